@@ -1,0 +1,224 @@
+package scriptmodel
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Request is one request that the model was sent, kept for assertions. It is
+// never changed after it is recorded; callers must not change it either.
+type Request struct {
+	Seq    int // from 1, in order of arrival
+	Time   time.Time
+	Method string
+	Path   string
+	Header http.Header
+	Body   []byte
+
+	// What follows is read from the body of a messages request, and zero for
+	// any other.
+	Model      string
+	Stream     bool
+	System     string   // all of the system prompt
+	Prompt     string   // the last text of the user, without system reminders
+	Turn       int      // model calls since that prompt, this one included
+	ToolResult string   // the text of the last tool result in the last message
+	Tools      []string // names of the tools that were offered
+
+	Rule   string // the rule that answered; empty when none did
+	Status int    // the HTTP status of the answer
+}
+
+func newRequest(r *http.Request) *Request {
+	return &Request{Method: r.Method, Path: r.URL.Path, Header: r.Header.Clone()}
+}
+
+// body is a request to the Messages API, as far as we read it.
+type body struct {
+	Model     string          `json:"model"`
+	MaxTokens *int            `json:"max_tokens"`
+	Stream    bool            `json:"stream"`
+	System    content         `json:"system"`
+	Messages  []message       `json:"messages"`
+	Tools     []tool          `json:"tools"`
+	Thinking  json.RawMessage `json:"thinking"`
+}
+
+type tool struct {
+	Name string `json:"name"`
+}
+
+type message struct {
+	Role    string  `json:"role"`
+	Content content `json:"content"`
+}
+
+// content is a list of blocks, or a text that stands for one text block.
+type content []block
+
+type block struct {
+	Type      string  `json:"type"`
+	Text      string  `json:"text"`
+	ID        string  `json:"id"`
+	ToolUseID string  `json:"tool_use_id"`
+	Content   content `json:"content"`
+}
+
+func (c *content) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		*c = content{{Type: "text", Text: text}}
+		return nil
+	}
+	var blocks []block
+	if err := json.Unmarshal(data, &blocks); err != nil {
+		// Some blocks hold an object where we expect a list: not ours to read.
+		var one json.RawMessage
+		return json.Unmarshal(data, &one)
+	}
+	*c = blocks
+	return nil
+}
+
+func (c content) text() string {
+	var parts []string
+	for _, b := range c {
+		if b.Type == "text" {
+			parts = append(parts, b.Text)
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+func (c content) toolResults() (texts []string) {
+	for _, b := range c {
+		if b.Type == "tool_result" {
+			texts = append(texts, b.Content.text())
+		}
+	}
+	return texts
+}
+
+// What the Claude CLI adds to the user's messages by itself.
+var (
+	reminder    = regexp.MustCompile(`(?s)<system-reminder>.*?</system-reminder>`)
+	interrupted = regexp.MustCompile(`(?m)^\[Request interrupted by user[^\]]*\]$`)
+)
+
+// prompt returns what a person or a program said in the message, if anything.
+func (m message) prompt() string {
+	if m.Role != "user" {
+		return ""
+	}
+	text := reminder.ReplaceAllString(m.Content.text(), "")
+	return strings.TrimSpace(interrupted.ReplaceAllString(text, ""))
+}
+
+// problem says what the real API would refuse, in its words, or nothing.
+func (b *body) problem() string {
+	switch {
+	case b.Model == "":
+		return "model: Field required"
+	case b.MaxTokens == nil:
+		return "max_tokens: Field required"
+	case *b.MaxTokens < 1:
+		return "max_tokens: must be greater than or equal to 1"
+	}
+	return b.messagesProblem()
+}
+
+func (b *body) messagesProblem() string {
+	if len(b.Messages) == 0 {
+		return "messages: at least one message is required"
+	}
+	names := map[string]bool{}
+	for _, t := range b.Tools {
+		if names[t.Name] {
+			return "tools: Tool names must be unique."
+		}
+		names[t.Name] = true
+	}
+	open := map[string]bool{} // tool calls of the last assistant message
+	for i, m := range b.Messages {
+		if m.Role != "user" && m.Role != "assistant" && m.Role != "system" {
+			return fmt.Sprintf("messages.%d.role: Input should be 'user' or 'assistant'", i)
+		}
+		answered := map[string]bool{}
+		for j, bl := range m.Content {
+			switch {
+			case bl.Type == "tool_result" && !open[bl.ToolUseID]:
+				return fmt.Sprintf("messages.%d.content.%d: unexpected `tool_use_id` found in `tool_result` blocks: %s. Each `tool_result` block must have a corresponding `tool_use` block in the previous message.", i, j, bl.ToolUseID)
+			case bl.Type == "tool_result" && answered[bl.ToolUseID]:
+				return fmt.Sprintf("messages.%d.content.%d: each tool_use must have a single result. Found multiple `tool_result` blocks with id: %s", i, j, bl.ToolUseID)
+			case bl.Type == "tool_result":
+				answered[bl.ToolUseID] = true
+			}
+		}
+		for id := range open {
+			if !answered[id] {
+				return fmt.Sprintf("messages.%d: `tool_use` ids were found without `tool_result` blocks immediately after: %s. Each `tool_use` block must have a corresponding `tool_result` block in the next message.", i-1, id)
+			}
+		}
+		clear(open)
+		for _, bl := range m.Content {
+			if bl.Type == "tool_use" {
+				open[bl.ID] = true
+			}
+		}
+	}
+	return ""
+}
+
+// conversation is what the rules look at.
+type conversation struct {
+	body    *body
+	system  string
+	tools   []string
+	prompts []prompt
+}
+
+// prompt is one thing the user said, and the model calls that followed.
+type prompt struct {
+	text  string
+	calls []call // the last one of the last prompt is the call to answer
+}
+
+// call is one model call as a rule sees it.
+type call struct{ toolResult bool }
+
+func (b *body) conversation() *conversation {
+	c := &conversation{body: b, system: b.System.text()}
+	for _, t := range b.Tools {
+		c.tools = append(c.tools, t.Name)
+	}
+	c.prompts = []prompt{{}} // what precedes the first prompt: rarely anything
+	hasResult := false
+	for _, m := range b.Messages {
+		if m.Role == "assistant" {
+			last := &c.prompts[len(c.prompts)-1]
+			last.calls = append(last.calls, call{hasResult})
+			hasResult = false
+			continue
+		}
+		hasResult = hasResult || len(m.Content.toolResults()) > 0
+		if text := m.prompt(); text != "" {
+			c.prompts = append(c.prompts, prompt{text: text})
+		}
+	}
+	last := &c.prompts[len(c.prompts)-1]
+	last.calls = append(last.calls, call{hasResult})
+	return c
+}
+
+func (c *conversation) last() *prompt { return &c.prompts[len(c.prompts)-1] }
+
+func (c *conversation) toolResults() (texts []string) {
+	for i := len(c.body.Messages) - 1; i >= 0 && c.body.Messages[i].Role != "assistant"; i-- {
+		texts = append(c.body.Messages[i].Content.toolResults(), texts...)
+	}
+	return texts
+}
