@@ -23,7 +23,7 @@ type Request struct {
 	// any other.
 	Model      string
 	Stream     bool
-	System     string   // all of the system prompt
+	System     string   // all of the system prompt, system messages included
 	Prompt     string   // the last text of the user, without system reminders
 	Turn       int      // model calls since that prompt, this one included
 	ToolResult string   // the text of the last tool result in the last message
@@ -202,6 +202,10 @@ func (b *body) conversation() *conversation {
 			last := &c.prompts[len(c.prompts)-1]
 			last.calls = append(last.calls, call{hasResult})
 			hasResult = false
+			continue
+		}
+		if m.Role == "system" { // Claude Code 2.1.325 puts its environment there
+			c.system += "\n" + m.Content.text()
 			continue
 		}
 		hasResult = hasResult || len(m.Content.toolResults()) > 0
