@@ -1,19 +1,13 @@
 package scriptmodel
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"reflect"
 	"regexp"
-	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
+	"go.yaml.in/yaml/v3"
 )
 
 // Script says what the model answers. It is never changed after it is parsed.
@@ -150,70 +144,6 @@ func parseTurns(name string, data []byte) ([]Turn, error) {
 	return turns, nil
 }
 
-// decodeYAML decodes one strict YAML document, with the position in its errors.
-func decodeYAML(name string, data []byte, into any) (err error) {
-	// The YAML library panics on some malformed documents; scripts in prompts
-	// are written by models.
-	defer func() {
-		if p := recover(); p != nil {
-			err = &ScriptError{Name: name, Err: fmt.Errorf("not YAML: %v", p)}
-		}
-	}()
-	err = yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(into)
-	if err == nil || errors.Is(err, io.EOF) {
-		return nil
-	}
-	se := &ScriptError{Name: name, Err: err}
-	if e, ok := errors.AsType[*placedError](err); ok {
-		se.Err = e.err
-		se.place(e.at)
-	} else if e, ok := errors.AsType[yaml.Error](err); ok {
-		se.Err = errors.New(e.GetMessage())
-		se.place(e.GetToken())
-		if _, ok := errors.AsType[*yaml.UnknownFieldError](err); ok {
-			se.Err = fmt.Errorf("%w; known keys: %s", se.Err, knownKeys(reflect.TypeOf(into)))
-		}
-	}
-	return se
-}
-
-func (e *ScriptError) place(t *token.Token) {
-	if t != nil && t.Position != nil {
-		e.Line, e.Column = t.Position.Line, t.Position.Column
-	}
-}
-
-// knownKeys lists the keys of the structs that make up a script, by struct.
-func knownKeys(t reflect.Type) string {
-	var groups []string
-	seen := map[reflect.Type]bool{}
-	var walk func(reflect.Type)
-	walk = func(t reflect.Type) {
-		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
-			t = t.Elem()
-		}
-		if t.Kind() != reflect.Struct || seen[t] {
-			return
-		}
-		seen[t] = true
-		var keys []string
-		for f := range t.Fields() {
-			if key := f.Tag.Get("yaml"); key != "" {
-				keys = append(keys, key)
-			}
-		}
-		if len(keys) == 0 {
-			return
-		}
-		groups = append(groups, strings.ToLower(t.Name())+" {"+strings.Join(keys, ", ")+"}")
-		for f := range t.Fields() {
-			walk(f.Type)
-		}
-	}
-	walk(t)
-	return strings.Join(groups, "; ")
-}
-
 func checkTurns(turns []Turn) error {
 	if len(turns) == 0 {
 		return errors.New("there are no turns")
@@ -260,27 +190,11 @@ func (t *Turn) check() error {
 	return nil
 }
 
-// placedError is an error found while a node was decoded.
-type placedError struct {
-	at  *token.Token
-	err error
-}
-
-func (e *placedError) Error() string { return e.err.Error() }
-
 // Regexp is a regular expression in a script.
 type Regexp struct{ *regexp.Regexp }
 
 // UnmarshalYAML compiles the expression.
-func (r *Regexp) UnmarshalYAML(node ast.Node) error {
-	var text string
-	if err := yaml.NodeToValue(node, &text); err != nil {
-		return err
-	}
-	re, err := regexp.Compile(text)
-	if err != nil {
-		return &placedError{at: node.GetToken(), err: err}
-	}
-	r.Regexp = re
-	return nil
+func (r *Regexp) UnmarshalYAML(node *yaml.Node) (err error) {
+	r.Regexp, err = regexp.Compile(node.Value)
+	return err
 }

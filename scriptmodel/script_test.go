@@ -161,7 +161,7 @@ func TestPromptCarriesItsScript(t *testing.T) {
 		{"then the rules", "rule", talk(carried, "A one 1", "A two")},
 		{"another prompt", "rule", talk(carried, "A one 1", "U and now")},
 		{"unclosed is text", "rule", talk("U x\n```script\n- text: one\n")},
-		{"broken", "scriptmodel: script in the prompt:1:3: unknown field", talk("U x\n```script\n- txt: one\n```")},
+		{"broken", "scriptmodel: script in the prompt:1:3: unknown key", talk("U x\n```script\n- txt: one\n```")},
 		{"empty", "there are no turns", talk("U x\n```script\n```")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -224,13 +224,19 @@ func TestCarriedScriptsNest(t *testing.T) {
 
 func TestScriptErrorsSayWhere(t *testing.T) {
 	for _, tc := range []struct{ name, script, want string }{
-		{"unknown key", "rules:\n  - turns:\n      - txt: hi\n", `s.yaml:3:9: unknown field "txt"`},
-		{"known keys are listed", "rules:\n  - turns:\n      - txt: hi\n", "turn {thinking, signature, text"},
-		{"unknown condition", "rules:\n  - when: {usr: x}\n", `s.yaml:2:12: unknown field "usr"`},
-		{"wrong type", "rules:\n  - turns: 3\n", "s.yaml:2:12: "},
+		{"unknown key", "rules:\n  - turns:\n      - txt: hi\n", `s.yaml:3:9: unknown key "txt"`},
+		{"known keys are listed", "rules:\n  - turns:\n      - txt: hi\n", "known are thinking, signature, text"},
+		{"unknown condition", "rules:\n  - when: {usr: x}\n", `s.yaml:2:12: unknown key "usr"`},
+		{"wrong type", "rules:\n  - turns: 3\n", "s.yaml:2:12: this must be a list"},
+		{"wrong scalar", "rules:\n  - turns: [{delay: soon}]\n", "s.yaml:2:21: cannot unmarshal"},
+		{"twice", "rules: []\nrules: []\n", `s.yaml:2:1: the key "rules" stands here twice`},
+		{"two documents", "rules: []\n---\nrules: []\n", "more than one document"},
 		{"bad expression", "rules:\n  - when:\n      user: \"(\"\n", "s.yaml:3:13: error parsing regexp"},
 		{"bad template", "rules:\n  - turns:\n      - text: \"{{.Nobody}}\"\n", "s.yaml:3:15: "},
 		{"bad template in an input", "rules:\n  - turns:\n      - tools: [{name: x, input: {a: \"{{\"}}]\n", "s.yaml:3:"},
+		{"alias", "rules:\n  - name: &a x\n  - name: *a\n", "s.yaml:3:11: aliases are not allowed"},
+		{"too long", "#" + strings.Repeat("x", 300<<10), "more than"},
+		{"too deep", strings.Repeat("[", 200<<10), "s.yaml"},
 		{"not YAML", "rules: [", "s.yaml:1:"},
 		{"no turns", "rules: [{name: mine}]", "s.yaml: mine: there are no turns"},
 		{"tool without name", "rules: [{turns: [{tools: [{input: {}}]}]}]", "rule 1: turn 1: a tool call has no name"},

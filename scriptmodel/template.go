@@ -5,8 +5,7 @@ import (
 	"strings"
 	"text/template"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v3"
 )
 
 // Template is a text in a script that can quote the request.
@@ -16,14 +15,14 @@ type Template struct {
 }
 
 // UnmarshalYAML parses the template.
-func (t *Template) UnmarshalYAML(node ast.Node) error {
+func (t *Template) UnmarshalYAML(node *yaml.Node) error {
 	var text string
-	if err := yaml.NodeToValue(node, &text); err != nil {
+	if err := node.Decode(&text); err != nil {
 		return err
 	}
 	parsed, err := parseTemplate(text)
 	if err != nil {
-		return &placedError{at: node.GetToken(), err: err}
+		return err
 	}
 	*t = *parsed
 	return nil
@@ -96,17 +95,14 @@ func (t *Template) render(q *quote) (string, error) {
 type Value struct{ v any }
 
 // UnmarshalYAML parses the templates inside the value.
-func (v *Value) UnmarshalYAML(node ast.Node) error {
+func (v *Value) UnmarshalYAML(node *yaml.Node) error {
 	var raw any
-	if err := yaml.NodeToValue(node, &raw); err != nil {
+	if err := node.Decode(&raw); err != nil {
 		return err
 	}
 	parsed, err := parseValue(raw)
-	if err != nil {
-		return &placedError{at: node.GetToken(), err: err}
-	}
 	v.v = parsed
-	return nil
+	return err
 }
 
 func parseValue(raw any) (any, error) {
