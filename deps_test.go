@@ -50,6 +50,7 @@ var architecture = rules{
 			ours: []string{"claude"},
 			outside: allow{
 				"os":                       "",
+				"os/exec":                  "it runs the real CLI to record it",
 				"golang.org/x/tools/txtar": "transcripts are txtar files",
 			},
 		},

@@ -61,11 +61,9 @@ func TestModelServeUntilInterrupt(t *testing.T) {
 	for lines := bufio.NewScanner(stdout); !found && lines.Scan(); {
 		base, found = strings.CutPrefix(lines.Text(), "export ANTHROPIC_BASE_URL=")
 	}
-	resp, err := http.Get(base + "/v1/models")
-	if err != nil {
-		t.Fatal(err)
+	if got := post(t, base+"/v1/messages", `{"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "good\nmorning"}]}`); !strings.Contains(got, `good\nmorning`) {
+		t.Errorf("no echo in %s", got)
 	}
-	resp.Body.Close()
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +71,26 @@ func TestModelServeUntilInterrupt(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after Ctrl-C: %v", err)
 	}
-	if got := stderr.String(); !strings.HasPrefix(got, "1 200 /v1/models") || strings.Count(got, "\n") != 1 {
-		t.Errorf("stderr is %q, want one line for the request", got)
+	if got, want := stderr.String(), `1 POST /v1/messages 200 m turn 1 rule "echo" "good\nmorning"`+"\n"; got != want {
+		t.Errorf("stderr is %q, want %q", got, want)
 	}
+}
+
+func post(t *testing.T, url, body string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Api-Key", "anything")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(answer)
 }

@@ -273,6 +273,7 @@ func getModels(ctx context.Context, base string) error {
 	if err != nil {
 		return err
 	}
+	req.Header.Set("X-Api-Key", "doctor")                 // any will do
 	transport := &http.Transport{DisableKeepAlives: true} // and no proxy
 	resp, err := transport.RoundTrip(req)
 	if err != nil {

@@ -40,7 +40,7 @@ prompt.`,
 				return misuse(cmd, "--addr %s is open to other machines; use 127.0.0.1, or add --allow-remote", opts.addr)
 			}
 			if err := modelServe(cmd.Context(), opts.script, addr, cmd.OutOrStdout(), cmd.ErrOrStderr()); err != nil {
-				return fmt.Errorf("serving the scripted model: %w", err)
+				return fmt.Errorf("model serve: %w", err)
 			}
 			return nil
 		},
@@ -79,11 +79,14 @@ func modelServe(ctx context.Context, file string, addr *net.TCPAddr, stdout, std
 	}
 
 	var mu sync.Mutex // requests come at once; lines must not mix
-	server := scriptmodel.New(script, scriptmodel.Options{OnRequest: func(r *scriptmodel.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		io.WriteString(stderr, requestLine(r))
-	}})
+	server := scriptmodel.New(script, scriptmodel.Options{
+		Keep: -1,
+		OnRequest: func(r *scriptmodel.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			io.WriteString(stderr, requestLine(r))
+		},
+	})
 	return server.Serve(ctx, ln)
 }
 
@@ -96,7 +99,7 @@ func baseURL(addr *net.TCPAddr) string {
 }
 
 func requestLine(r *scriptmodel.Request) string {
-	line := fmt.Sprintf("%d %d %s", r.Seq, r.Status, r.Path)
+	line := fmt.Sprintf("%d %s %s %d", r.Seq, r.Method, r.Path, r.Status)
 	if r.Model != "" {
 		line += fmt.Sprintf(" %s turn %d", r.Model, r.Turn)
 	}
