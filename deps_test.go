@@ -15,7 +15,10 @@ import (
 	"testing/fstest"
 )
 
-const module = "github.com/dfaf701a/nestor"
+const (
+	module        = "github.com/dfaf701a/nestor"
+	newDependency = "one home per dependency, and a new one needs a commit that says why not fifty lines of ours"
+)
 
 // architecture is who may import whom. A failure here is a question about the
 // design, docs/architecture.md: change the import first, the table last.
@@ -138,13 +141,23 @@ type imported struct {
 
 func (i imported) dir() string { return path.Dir(i.file) }
 func (i imported) test() bool  { return strings.HasSuffix(i.file, "_test.go") }
+
+// folder returns where in the module a package of ours is.
+func folder(name string) (dir string, ours bool) {
+	if name == module {
+		return ".", true
+	}
+	return strings.CutPrefix(name, module+"/")
+}
+
+// isOutside tells modules from the standard library, whose names have no dot.
 func isOutside(name string) bool {
 	first, _, _ := strings.Cut(name, "/")
 	return strings.Contains(first, ".")
 }
 
 // readImports lists the imports of all Go files below fsys, whatever their
-// build tags, except where the go command does not look either.
+// build tags, except in testdata, node_modules and hidden folders.
 func readImports(fsys fs.FS) ([]imported, error) {
 	var all []imported
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
@@ -201,11 +214,7 @@ func (r rules) check(imports []imported) []string {
 		if i.path == "" || !i.test() && !listed {
 			continue
 		}
-		ours, isOurs := strings.CutPrefix(i.path, module+"/")
-		isOurs = isOurs || i.path == module
-		if i.path == module {
-			ours = "."
-		}
+		ours, isOurs := folder(i.path)
 		reason, restricted := r.restricted[i.path]
 		switch {
 		case i.test():
@@ -214,7 +223,7 @@ func (r rules) check(imports []imported) []string {
 			}
 			entry := r.tests.covers(i.path)
 			if entry == "" {
-				problem("%s: imports %s, which tests may not%s", i.file, i.path, because("a new dependency needs a commit that says why not fifty lines of ours"))
+				problem("%s: imports %s, which tests may not: %s", i.file, i.path, newDependency)
 			}
 			used[[2]string{"", entry}] = true
 		case isOurs:
@@ -226,7 +235,7 @@ func (r rules) check(imports []imported) []string {
 			entry := p.outside.covers(i.path)
 			if entry == "" {
 				if !restricted {
-					reason = "one home per dependency, and a new one needs a commit that says why not fifty lines of ours"
+					reason = newDependency
 				}
 				problem("%s: imports %s, which %s may not%s%s", i.file, i.path, dir, because(reason), r.whoMay(i.path))
 			}
@@ -330,12 +339,12 @@ func TestArchitectureCheck(t *testing.T) {
 		{
 			name: "outside module",
 			tree: map[string]string{"internal/cli/b.go": `package cli; import "example.com/mcp"`},
-			want: []string{"internal/cli/b.go: imports example.com/mcp, which internal/cli may not: one home per dependency, and a new one needs a commit that says why not fifty lines of ours (claude may)"},
+			want: []string{"internal/cli/b.go: imports example.com/mcp, which internal/cli may not: " + newDependency + " (claude may)"},
 		},
 		{
 			name: "a longer name is another module",
 			tree: map[string]string{"claude/b.go": `package claude; import "example.com/mcpx"`},
-			want: []string{"claude/b.go: imports example.com/mcpx, which claude may not: one home per dependency, and a new one needs a commit that says why not fifty lines of ours (nobody may)"},
+			want: []string{"claude/b.go: imports example.com/mcpx, which claude may not: " + newDependency + " (nobody may)"},
 		},
 		{
 			name: "behind a build tag",
@@ -362,7 +371,7 @@ func TestArchitectureCheck(t *testing.T) {
 		{
 			name: "outside module in a test",
 			tree: map[string]string{"internal/cli/b_test.go": `package cli; import "example.com/mcp"`},
-			want: []string{"internal/cli/b_test.go: imports example.com/mcp, which tests may not: a new dependency needs a commit that says why not fifty lines of ours"},
+			want: []string{"internal/cli/b_test.go: imports example.com/mcp, which tests may not: " + newDependency},
 		},
 		{
 			name: "stale package",

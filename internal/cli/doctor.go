@@ -32,8 +32,8 @@ func newDoctor() *cobra.Command {
 		Short: "Check that this machine can run agents",
 		Long: `Check that this machine can run agents.
 
-Each line is ok, a warning (something will not work) or a failure (nothing
-will), and says the way out.`,
+Each line is ok, a warning (something is not there, and what needs it will not
+work) or a failure (something is wrong), and says the way out.`,
 		Example: "nestor doctor\nnestor doctor --json",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -63,8 +63,8 @@ type status string
 
 const (
 	statusOK      status = "ok"
-	statusWarning status = "warning" // something will not work
-	statusFailure status = "failure" // nothing will
+	statusWarning status = "warning" // it is not there, and what needs it will not work
+	statusFailure status = "failure" // it is wrong
 )
 
 // finding is what a check found.
