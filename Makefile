@@ -68,7 +68,7 @@ tools: tools/node_modules/.stamp ## Install the Claude CLI that the tests run, o
 # so a clone takes it from npm's cache where it can. npm ci empties
 # node_modules first, and the stamp with it.
 tools/node_modules/.stamp: tools/package-lock.json
-	cd tools && npm ci --ignore-scripts --prefer-offline --no-audit --no-fund --loglevel=error
+	cd tools && npm ci --ignore-scripts --prefer-offline --no-audit --no-fund --no-update-notifier --loglevel=error
 	@touch $@
 
 .PHONY: transcripts
