@@ -1,0 +1,80 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+FUZZTIME ?= 10s
+
+.PHONY: help
+help: ## Print this help
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: check
+check: tools fmt vet fix staticcheck race ## Everything that CI checks
+
+.PHONY: fmt
+fmt: ## Fail on files that gofmt would change
+	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "run gofmt -w on:" $$files >&2; exit 1; }
+
+.PHONY: vet
+vet: ## go vet
+	go vet ./...
+
+.PHONY: fix
+fix: ## Fail on code that go fix would modernize
+	go fix -diff ./...
+
+.PHONY: staticcheck
+staticcheck: ## staticcheck, as pinned in go.mod
+	go tool staticcheck ./...
+
+.PHONY: test
+test: tools ## All tests
+	go test ./...
+
+.PHONY: race
+race: tools ## All tests, with the race detector
+	go test -race ./...
+
+.PHONY: bench
+bench: tools ## All benchmarks
+	go test -run '^$$' -bench . -benchmem ./...
+
+# go test -fuzz takes one function of one package at a time.
+.PHONY: fuzz
+fuzz: ## Each fuzz test for FUZZTIME (10s)
+	@list=$$(go test -list '^Fuzz' ./... | awk '/^Fuzz/ { f[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, f[i]; n = 0 }'); \
+	while read -r pkg name; do \
+		[ -n "$$pkg" ] || continue; \
+		echo "$$pkg $$name"; \
+		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$pkg"; \
+	done <<< "$$list"
+
+.PHONY: soak
+soak: tools ## What takes long: tests three times, each fuzz test for a minute
+	go test -race -count=3 ./...
+	$(MAKE) fuzz FUZZTIME=60s
+
+# The flag is given because a GOFLAGS of -buildvcs=false would leave the
+# binary without its commit.
+.PHONY: build
+build: ## Build bin/nestor
+	go build -buildvcs=auto -trimpath -o bin/nestor ./cmd/nestor
+
+.PHONY: tools
+tools: tools/node_modules/.stamp ## Install the Claude CLI that the tests run, once
+
+# No scripts: the CLI is a binary in a package per platform, such as
+# tools/node_modules/@anthropic-ai/claude-code-linux-x64/claude. It is large,
+# so a clone takes it from npm's cache where it can. npm ci empties
+# node_modules first, and the stamp with it.
+tools/node_modules/.stamp: tools/package-lock.json
+	cd tools && npm ci --ignore-scripts --prefer-offline --no-audit --no-fund --no-update-notifier --loglevel=error
+	@touch $@
+
+.PHONY: transcripts
+transcripts: tools ## Record the transcripts anew from the real CLI
+	go run ./cmd/nestor model record $(wildcard claude/testdata/transcripts/*.txtar)
+
+.PHONY: clean
+clean: ## Remove what make built and installed
+	rm -rf bin tools/node_modules

@@ -1,0 +1,420 @@
+package nestor_test
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+const (
+	module        = "github.com/dfaf701a/nestor"
+	newDependency = "one home per dependency, and a new one needs a commit that says why not fifty lines of ours"
+)
+
+// architecture is who may import whom. A failure here is a question about the
+// design, docs/architecture.md: change the import first, the table last.
+var architecture = rules{
+	restricted: map[string]string{
+		"os":             "what has no line for it is pure: tested without files, clocks or processes",
+		"os/exec":        "a process is started where its whole tree is also ended: claude, workspace, sandbox and the api provider's tools",
+		"os/signal":      "signals belong to the command line; everybody else is given a context",
+		"syscall":        "what differs by operating system stays in few files, beside what it serves",
+		"net":            "sockets are opened by what serves or dials, never on the way",
+		"net/http":       "HTTP is spoken at the edge",
+		"database/sql":   "all SQL is in history",
+		"expvar":         "it registers itself by being imported",
+		"net/http/pprof": "it registers itself by being imported",
+		"log":            "log/slog, through a logger in Options",
+		"unsafe":         "nothing here is worth it",
+		"C":              "one static binary: no cgo",
+	},
+	packages: map[string]pkg{
+		"claude": {
+			why: "the SDK is a library of its own: it imports nothing of ours",
+			outside: allow{
+				"os":                                     "",
+				"os/exec":                                "it starts the CLI",
+				"github.com/modelcontextprotocol/go-sdk": "tools that live in the caller's process",
+				"github.com/google/jsonschema-go":        "schemas of those tools and of results",
+				"golang.org/x/text":                      "text as the CLI normalizes it",
+			},
+		},
+		"claude/claudetest": {
+			why:  "users of the SDK import it in their tests: it knows the SDK alone",
+			ours: []string{"claude"},
+			outside: allow{
+				"os":                       "",
+				"os/exec":                  "it runs the real CLI to record it",
+				"golang.org/x/tools/txtar": "transcripts are txtar files",
+			},
+		},
+		"scriptmodel": {
+			why: "it plays a model for anybody's client, so it knows none of ours",
+			outside: allow{
+				"os":                       "",
+				"net":                      "it listens",
+				"net/http":                 "it speaks the Messages API",
+				"github.com/goccy/go-yaml": "scripts are YAML, and errors in them have positions",
+			},
+		},
+		"internal/cli": {
+			why:  "commands reach the parts through daemon and api",
+			ours: []string{"claude", "claude/claudetest", "scriptmodel"},
+			outside: allow{
+				"os":                     "",
+				"os/signal":              "Ctrl-C",
+				"net":                    "model serve listens, doctor tries to",
+				"net/http":               "doctor asks the scripted model",
+				"github.com/spf13/cobra": "",
+				"github.com/spf13/pflag": "",
+				"golang.org/x/sys":       "doctor asks the kernel for Landlock",
+			},
+		},
+		"cmd/nestor": {
+			why:     "main is ten lines over internal/cli",
+			ours:    []string{"internal/cli"},
+			outside: allow{"os": ""},
+		},
+	},
+	tests: allow{
+		"github.com/rogpeppe/go-internal/testscript": "our command line, one script per behaviour",
+		"go.uber.org/goleak":                         "no goroutine is left behind",
+		"pgregory.net/rapid":                         "properties",
+		"github.com/anthropics/anthropic-sdk-go":     "a real client for scriptmodel",
+	},
+}
+
+func TestArchitecture(t *testing.T) {
+	imports, err := readImports(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range architecture.check(imports) {
+		t.Error(problem)
+	}
+}
+
+// rules say what each package may import beyond the unrestricted part of the
+// standard library. Test files may import all of the standard library, all of
+// ours, what their package may, and the modules in tests.
+type rules struct {
+	restricted map[string]string // standard packages that need an allowance, and why
+	packages   map[string]pkg    // by folder; all that exist, and only those
+	tests      allow
+}
+
+// pkg is the line of one package.
+type pkg struct {
+	why     string   // printed when it imports more of ours than it may
+	ours    []string // folders
+	outside allow
+}
+
+// allow maps what may be imported, an outside module or folder in it, or a
+// restricted standard package, to the reason; empty where it is obvious.
+type allow map[string]string
+
+// covers returns the entry of a that lets name be imported, or "".
+func (a allow) covers(name string) string {
+	for entry := range a {
+		if name == entry || isOutside(entry) && strings.HasPrefix(name, entry+"/") {
+			return entry
+		}
+	}
+	return ""
+}
+
+// imported is one import of one file.
+type imported struct {
+	file string // slash-separated, from the module root
+	path string // what it imports; empty for a file that imports nothing
+}
+
+func (i imported) dir() string { return path.Dir(i.file) }
+func (i imported) test() bool  { return strings.HasSuffix(i.file, "_test.go") }
+
+// folder returns where in the module a package of ours is.
+func folder(name string) (dir string, ours bool) {
+	if name == module {
+		return ".", true
+	}
+	return strings.CutPrefix(name, module+"/")
+}
+
+// isOutside tells modules from the standard library, whose names have no dot.
+func isOutside(name string) bool {
+	first, _, _ := strings.Cut(name, "/")
+	return strings.Contains(first, ".")
+}
+
+// readImports lists the imports of all Go files below fsys, whatever their
+// build tags, except in testdata, node_modules and hidden folders.
+func readImports(fsys fs.FS) ([]imported, error) {
+	var all []imported
+	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := d.Name()
+		hidden := name != "." && (base[0] == '.' || base[0] == '_')
+		switch {
+		case d.IsDir() && (hidden || base == "testdata" || base == "node_modules"):
+			return fs.SkipDir
+		case d.IsDir() || hidden || path.Ext(base) != ".go":
+			return nil
+		}
+		src, err := fs.ReadFile(fsys, name)
+		if err != nil {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, src, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		all = append(all, imported{file: name})
+		for _, spec := range file.Imports {
+			to, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return fmt.Errorf("%s: import %s: %w", name, spec.Path.Value, err)
+			}
+			all = append(all, imported{file: name, path: to})
+		}
+		return nil
+	})
+	return all, err
+}
+
+// check returns a sentence for each import that the rules forbid, each package
+// that they do not list and each of their lines that is stale, sorted.
+func (r rules) check(imports []imported) []string {
+	var problems []string
+	problem := func(format string, args ...any) {
+		problems = append(problems, fmt.Sprintf(format, args...))
+	}
+	exists := map[string]bool{}
+	used := map[[2]string]bool{} // package and entry; package "" stands for the tests
+	for _, i := range imports {
+		dir := i.dir()
+		p, listed := r.packages[dir]
+		if !i.test() {
+			if !exists[dir] && !listed {
+				problem("%s: package %s is not in the table: say there what it may import", i.file, dir)
+			}
+			exists[dir] = true
+		}
+		if i.path == "" || !i.test() && !listed {
+			continue
+		}
+		ours, isOurs := folder(i.path)
+		reason, restricted := r.restricted[i.path]
+		switch {
+		case i.test():
+			if !isOutside(i.path) || isOurs || p.outside.covers(i.path) != "" {
+				continue
+			}
+			entry := r.tests.covers(i.path)
+			if entry == "" {
+				problem("%s: imports %s, which tests may not: %s", i.file, i.path, newDependency)
+			}
+			used[[2]string{"", entry}] = true
+		case isOurs:
+			if !slices.Contains(p.ours, ours) {
+				problem("%s: imports %s, which %s may not%s", i.file, i.path, dir, because(p.why))
+			}
+			used[[2]string{dir, ours}] = true
+		case isOutside(i.path) || restricted:
+			entry := p.outside.covers(i.path)
+			if entry == "" {
+				if !restricted {
+					reason = newDependency
+				}
+				problem("%s: imports %s, which %s may not%s%s", i.file, i.path, dir, because(reason), r.whoMay(i.path))
+			}
+			used[[2]string{dir, entry}] = true
+		}
+	}
+	for dir, p := range r.packages {
+		if !exists[dir] {
+			problem("stale: package %s does not exist", dir)
+			continue
+		}
+		for _, ours := range p.ours {
+			if !used[[2]string{dir, ours}] {
+				problem("stale: %s may import %s, but does not", dir, ours)
+			}
+		}
+		for entry, why := range p.outside {
+			if !used[[2]string{dir, entry}] {
+				problem("stale: %s may import %s, but does not%s", dir, entry, because(why))
+			}
+		}
+	}
+	for entry, why := range r.tests {
+		if !used[[2]string{"", entry}] {
+			problem("stale: tests may import %s, but none does%s", entry, because(why))
+		}
+	}
+	slices.Sort(problems)
+	return problems
+}
+
+// whoMay names the packages that may import name.
+func (r rules) whoMay(name string) string {
+	var who []string
+	for _, dir := range slices.Sorted(maps.Keys(r.packages)) {
+		if r.packages[dir].outside.covers(name) != "" {
+			who = append(who, dir)
+		}
+	}
+	if who == nil {
+		return " (nobody may)"
+	}
+	return " (" + strings.Join(who, ", ") + " may)"
+}
+
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return ": " + why
+}
+
+// The tests of the test: each kind of problem is caught, with its file, its
+// import and the reason.
+func TestArchitectureCheck(t *testing.T) {
+	small := rules{
+		restricted: map[string]string{"os/exec": "processes have owners", "net": "sockets have owners"},
+		packages: map[string]pkg{
+			"claude":       {why: "it stands alone", outside: allow{"os/exec": "it starts the CLI", "example.com/mcp": "tools"}},
+			"internal/cli": {ours: []string{"claude"}},
+		},
+		tests: allow{"example.com/leak": "leaks"},
+	}
+	const (
+		claude = `package claude; import ("os/exec"; "example.com/mcp/sub"; "strings")`
+		cli    = `package cli; import "` + module + `/claude"`
+		leak   = `package claude_test; import "example.com/leak"`
+	)
+	good := map[string]string{"claude/a.go": claude, "internal/cli/a.go": cli, "claude/a_test.go": leak}
+
+	for _, test := range []struct {
+		name string
+		tree map[string]string // on top of good; empty removes
+		want []string
+	}{
+		{name: "nothing wrong"},
+		{
+			name: "ours",
+			tree: map[string]string{"claude/b.go": `package claude; import "` + module + `/internal/cli"`},
+			want: []string{"claude/b.go: imports " + module + "/internal/cli, which claude may not: it stands alone"},
+		},
+		{
+			name: "the root package",
+			tree: map[string]string{"claude/b.go": `package claude; import "` + module + `"`},
+			want: []string{"claude/b.go: imports " + module + ", which claude may not: it stands alone"},
+		},
+		{
+			name: "restricted standard package with a home",
+			tree: map[string]string{"internal/cli/b.go": `package cli; import "os/exec"`},
+			want: []string{"internal/cli/b.go: imports os/exec, which internal/cli may not: processes have owners (claude may)"},
+		},
+		{
+			name: "restricted standard package without one",
+			tree: map[string]string{"internal/cli/b.go": `package cli; import "net"`},
+			want: []string{"internal/cli/b.go: imports net, which internal/cli may not: sockets have owners (nobody may)"},
+		},
+		{
+			name: "its neighbours are free",
+			tree: map[string]string{"internal/cli/b.go": `package cli; import "net/url"`},
+		},
+		{
+			name: "outside module",
+			tree: map[string]string{"internal/cli/b.go": `package cli; import "example.com/mcp"`},
+			want: []string{"internal/cli/b.go: imports example.com/mcp, which internal/cli may not: " + newDependency + " (claude may)"},
+		},
+		{
+			name: "a longer name is another module",
+			tree: map[string]string{"claude/b.go": `package claude; import "example.com/mcpx"`},
+			want: []string{"claude/b.go: imports example.com/mcpx, which claude may not: " + newDependency + " (nobody may)"},
+		},
+		{
+			name: "behind a build tag",
+			tree: map[string]string{"internal/cli/b_windows.go": "//go:build never\n\npackage cli; import \"net\""},
+			want: []string{"internal/cli/b_windows.go: imports net, which internal/cli may not: sockets have owners (nobody may)"},
+		},
+		{
+			name: "package that is not listed",
+			tree: map[string]string{"util/a.go": `package util; import "net"`, "util/b.go": `package util`},
+			want: []string{"util/a.go: package util is not in the table: say there what it may import"},
+		},
+		{
+			name: "folders that the go command skips",
+			tree: map[string]string{
+				"claude/testdata/a.go":    `package a; import "net"`,
+				"tools/node_modules/a.go": `package a`,
+				".cache/a.go":             `package a`,
+			},
+		},
+		{
+			name: "tests may import ours, the standard library and what their package may",
+			tree: map[string]string{"claude/b_test.go": `package claude; import ("net"; "example.com/mcp"; "` + module + `/internal/cli")`},
+		},
+		{
+			name: "outside module in a test",
+			tree: map[string]string{"internal/cli/b_test.go": `package cli; import "example.com/mcp"`},
+			want: []string{"internal/cli/b_test.go: imports example.com/mcp, which tests may not: " + newDependency},
+		},
+		{
+			name: "stale package",
+			tree: map[string]string{"internal/cli/a.go": ""},
+			want: []string{"stale: package internal/cli does not exist"},
+		},
+		{
+			name: "a package of tests alone does not exist",
+			tree: map[string]string{"internal/cli/a.go": "", "internal/cli/a_test.go": cli},
+			want: []string{"stale: package internal/cli does not exist"},
+		},
+		{
+			name: "stale allowance of ours",
+			tree: map[string]string{"internal/cli/a.go": `package cli`},
+			want: []string{"stale: internal/cli may import claude, but does not"},
+		},
+		{
+			name: "stale outside allowance",
+			tree: map[string]string{"claude/a.go": `package claude; import "os/exec"`},
+			want: []string{"stale: claude may import example.com/mcp, but does not: tools"},
+		},
+		{
+			name: "stale allowance of tests",
+			tree: map[string]string{"claude/a_test.go": ""},
+			want: []string{"stale: tests may import example.com/leak, but none does: leaks"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			files := maps.Clone(good)
+			maps.Copy(files, test.tree)
+			tree := fstest.MapFS{}
+			for name, src := range files {
+				if src != "" {
+					tree[name] = &fstest.MapFile{Data: []byte(src)}
+				}
+			}
+			imports, err := readImports(tree)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := small.check(imports); !slices.Equal(got, test.want) {
+				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(test.want, "\n  "))
+			}
+		})
+	}
+}

@@ -1,0 +1,101 @@
+// Package cli is the command line: one file per command.
+//
+// A command parses its flags into an options struct and hands that to a
+// function that does the work. What goes wrong is returned, printed once, by
+// Main, and becomes an exit code there.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/spf13/cobra"
+)
+
+// exitCode is what the process tells its caller.
+type exitCode int
+
+const (
+	exitOK        exitCode = 0
+	exitError     exitCode = 1
+	exitUsage     exitCode = 2   // the command line is wrong; nothing was done
+	exitPartial   exitCode = 3   // a limit ended the run, and there is output
+	exitRefused   exitCode = 4   // a limit or the policy forbids it
+	exitCancelled exitCode = 130 // as shells report Ctrl-C
+)
+
+// Main runs one command line, args without the program's name, and returns
+// the exit code of the process. The first Ctrl-C asks the command to end, the
+// second ends the process.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+
+	root := newRoot()
+	root.SetArgs(append([]string{}, args...)) // never nil: cobra would read os.Args
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+
+	err := root.ExecuteContext(ctx)
+	code := codeOf(ctx, err)
+	if code == exitCancelled {
+		err = errors.New("cancelled")
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "nestor: %v\n", err)
+	}
+	return int(code)
+}
+
+func codeOf(ctx context.Context, err error) exitCode {
+	if err == nil {
+		return exitOK
+	}
+	if _, ok := errors.AsType[*usageError](err); ok {
+		return exitUsage
+	}
+	if ctx.Err() != nil {
+		return exitCancelled
+	}
+	return exitError
+}
+
+func newRoot() *cobra.Command {
+	root := newGroup("nestor", "Run Claude agents that nest",
+		newVersion(),
+		newDoctor(),
+		newModel(),
+		newCompletion(),
+	)
+	root.Example = "nestor doctor\nnestor model serve --script hello.yaml"
+	root.SilenceErrors = true
+	root.SilenceUsage = true
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpFunc(printHelp)
+	root.SetHelpCommand(newHelp())
+	return root
+}
+
+// newGroup returns a command that only holds others. Alone it prints its help.
+func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
+	group := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return noCommand(cmd, args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+	}
+	group.AddCommand(commands...)
+	return group
+}
