@@ -73,7 +73,7 @@ tools/node_modules/.stamp: tools/package-lock.json
 
 .PHONY: transcripts
 transcripts: tools ## Record the transcripts anew from the real CLI
-	go run ./cmd/nestor model record $(wildcard claude/testdata/transcripts/*.txtar)
+	go run ./claude/claudetest/record $(wildcard claude/testdata/transcripts/*.txtar)
 
 .PHONY: clean
 clean: ## Remove what make built and installed

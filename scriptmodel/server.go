@@ -96,7 +96,7 @@ func Start(t TB, script string) *Server {
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	var running sync.WaitGroup
 	srv := &http.Server{
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: time.Minute,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			running.Add(1)

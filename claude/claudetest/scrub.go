@@ -19,7 +19,7 @@ func (t *Transcript) Scrub(cli *CLI) {
 	s := &scrubber{chosen: chosen.String(), ids: map[string]string{}, counts: map[string]int{}}
 	root := filepath.Dir(cli.Home)
 	folders := strings.NewReplacer(
-		cli.Dir, workDir, cli.Home, "$HOME", root, "$ROOT",
+		cli.Dir, workDir, cli.Home, "$HOME", filepath.Join(root, "tmp"), "$TMP", root, "$ROOT",
 		// The CLI names a project's folder after its path.
 		projectFolder(cli.Dir), projectFolder(workDir), projectFolder(root), "-ROOT",
 	)
@@ -65,7 +65,10 @@ var volatile = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "2026-01-01T00:00:00.000Z"},
 	{regexp.MustCompile(`"([a-z_]*_ms|[a-zA-Z]*DurationMs|durationMs|mtime|elapsed_time_seconds|end_time|start_time)":[0-9.]+`), `"$1":1`},
 	{regexp.MustCompile(`"(pid)":\d+`), `"$1":1`},
-	{regexp.MustCompile(`<duration_ms>\d+</duration_ms>`), `<duration_ms>1</duration_ms>`},
+	{regexp.MustCompile(`(duration_ms>|duration_ms: )\d+`), "${1}1"},
+	{regexp.MustCompile(`\b1[789]\d{11}\b`), "1"}, // milliseconds since 1970
+	{regexp.MustCompile(`cc-socks/\d+\.sock`), "cc-socks/1.sock"},
+	{regexp.MustCompile(`(plans/[a-z-]+?)-[a-z]+-[a-z]+\.md`), "$1.md"},
 	// The CLI's own commands come with long descriptions: their prose is not a fact about the protocol.
 	{regexp.MustCompile(`("description":"(?:[^"\\]|\\.){40})(?:[^"\\]|\\.)+"`), `$1…"`},
 	{regexp.MustCompile(`(127\.0\.0\.1|localhost):\d+`), "$1:1"},
