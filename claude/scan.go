@@ -32,7 +32,7 @@ type scanner struct {
 	text     string
 	pos      int
 	depth    int
-	name     string // the key read last
+	name     [2]int // where the key read last stands in text
 	mismatch string // the first value of an unexpected type
 	err      error
 }
@@ -117,9 +117,11 @@ func (s *scanner) key() string {
 		s.fail("want a key")
 		return ""
 	}
-	s.name = s.quoted()
+	s.name[0] = s.pos + 1
+	key := s.quoted()
+	s.name[1] = s.pos - 1
 	s.colon()
-	return s.name
+	return key
 }
 
 func (s *scanner) colon() {
@@ -140,7 +142,7 @@ func (s *scanner) misfit(want string) {
 }
 
 func (s *scanner) note(want string, first byte) {
-	if s.mismatch != "" {
+	if s.mismatch != "" || s.err != nil {
 		return
 	}
 	got := "number"
@@ -156,7 +158,7 @@ func (s *scanner) note(want string, first byte) {
 	case 'n':
 		got = "null"
 	}
-	s.mismatch = s.name + ": want " + want + ", got " + got
+	s.mismatch = s.text[s.name[0]:s.name[1]] + ": want " + want + ", got " + got
 }
 
 func (s *scanner) str() string {
