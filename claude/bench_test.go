@@ -1,7 +1,11 @@
 package claude
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
 	"testing"
 )
 
@@ -65,6 +69,53 @@ func BenchmarkDecode(b *testing.B) {
 			return json.Unmarshal(line, m)
 		})
 	})
+}
+
+// BenchmarkReadStream does all that happens to a line: it is cut from the
+// stream, looked at for control frames, and decoded.
+func BenchmarkReadStream(b *testing.B) {
+	lines, size := benchMix()
+	stream := append(bytes.Join(lines, []byte{'\n'}), '\n')
+	b.SetBytes(size / int64(len(lines)))
+	b.ReportAllocs()
+	r := bytes.NewReader(nil)
+	f := &frameReader{r: r}
+	for b.Loop() {
+		line, err := f.next()
+		for err == io.EOF {
+			r.Reset(stream)
+			f.err = nil
+			line, err = f.next()
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		if peek(line) == "control_request" {
+			b.Fatal("not in the mix")
+		}
+		if _, err := Decode(line); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+}
+
+// BenchmarkDecodeLarge decodes the output of a tool that printed a megabyte of
+// source code.
+func BenchmarkDecodeLarge(b *testing.B) {
+	code := strings.Repeat("\tif err != nil {\n\t\treturn fmt.Errorf(\"opening %s: %w\", path, err) // über\n\t}\n", 12000)
+	quoted, err := json.Marshal(code)
+	if err != nil {
+		b.Fatal(err)
+	}
+	line := fmt.Appendf(nil, `{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":%s}]}}`, quoted)
+	b.SetBytes(int64(len(line)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Decode(line); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 type jsonHeader struct {

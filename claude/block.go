@@ -127,38 +127,37 @@ func (s *scanner) blocks() (list []Block) {
 	return list
 }
 
+// maxBlockDepth bounds how deep blocks may nest; CLI 2.1.325 nests them at
+// depth 6. Each level is looked at twice, first for its type.
+const maxBlockDepth = 16
+
 func (s *scanner) block() Block {
 	if c := s.token(); c != '{' {
 		s.note("content block", c)
 		return &UnknownBlock{Raw: json.RawMessage(s.span())}
 	}
-	start := *s
-	ahead := start
+	start, ahead := s.pos, *s
 	typ := ahead.blockType()
-	for {
-		b := newBlock(typ)
-		last := ""
-		for ok := s.object(); ok; ok = s.more('}') {
-			if key := s.key(); key == "type" {
-				last = s.str()
-			} else if !b.field(s, key) {
-				s.skip()
-			}
-		}
-		if u, ok := b.(*UnknownBlock); ok {
-			u.Raw = json.RawMessage(s.text[start.pos:s.pos])
-		}
-		if last == typ || s.err != nil {
-			return b
-		}
-		// A later "type" overrules the one that blockType saw.
-		typ = last
-		*s = start
+	if s.depth > maxBlockDepth {
+		return &UnknownBlock{Type: typ, Raw: json.RawMessage(s.span())}
 	}
+	b, last := newBlock(typ), ""
+	for ok := s.object(); ok; ok = s.more('}') {
+		if key := s.key(); key == "type" {
+			last = s.str()
+		} else if !b.field(s, key) {
+			s.skip()
+		}
+	}
+	if _, unknown := b.(*UnknownBlock); unknown || last != typ {
+		// A block of two types is none that we know.
+		return &UnknownBlock{Type: last, Raw: json.RawMessage(s.text[start:s.pos])}
+	}
+	return b
 }
 
-// blockType returns the type of the block that s stands at, and leaves s
-// somewhere inside it.
+// blockType returns the first type of the block that s stands at, and leaves
+// s somewhere inside it.
 func (s *scanner) blockType() string {
 	for ok := s.object(); ok; ok = s.more('}') {
 		if s.key() == "type" {

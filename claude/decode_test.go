@@ -195,10 +195,32 @@ func TestDecodeTypedAsFarAsPossible(t *testing.T) {
 func TestDecodeLastDuplicateWins(t *testing.T) {
 	m := mustDecode[*Status](t, `{"type":"user","subtype":"init","status":"a","type":"system","status":"b","subtype":"status"}`)
 	equal(t, "Status", m.Status, "b")
-	u := mustDecode[*User](t, `{"type":"user","message":{"content":[{"type":"text","text":"a","type":"thinking","thinking":"b"}]}}`)
-	b, ok := u.Content[0].(*Thinking)
-	if !ok || b.Thinking != "b" {
-		t.Errorf("block is %#v", u.Content[0])
+	line := `{"type":"text","text":"a","type":"thinking","thinking":"b"}`
+	u := mustDecode[*User](t, `{"type":"user","message":{"content":[`+line+`]}}`)
+	b, ok := u.Content[0].(*UnknownBlock)
+	if !ok || b.Type != "thinking" || string(b.Raw) != line {
+		t.Errorf("block of two types is %#v", u.Content[0])
+	}
+}
+
+// Blocks that nest without end must cost no more than their length.
+func TestDecodeNestedBlocks(t *testing.T) {
+	const depth = 3000
+	line := `{"type":"user","message":{"content":` +
+		strings.Repeat(`[{"content":`, depth) + `"x"` + strings.Repeat(`,"type":"tool_result","tool_use_id":"t"}]`, depth) + `}}`
+	m := mustDecode[*User](t, line)
+	equal(t, "Mismatch", m.Mismatch, "")
+	levels := 0
+	for content := m.Content; ; levels++ {
+		result, ok := content[0].(*ToolResult)
+		if !ok {
+			equal(t, "innermost", content[0].(*UnknownBlock).Type, "tool_result")
+			break
+		}
+		content = result.Content
+	}
+	if levels == 0 || levels > maxBlockDepth {
+		t.Errorf("%d levels of blocks", levels)
 	}
 }
 
@@ -289,7 +311,7 @@ func sameText(t *testing.T, m *Assistant, raw json.RawMessage) {
 		var typ, text string
 		json.Unmarshal(block["type"], &typ)
 		json.Unmarshal(block["text"], &text)
-		if got, ok := m.Content[i].(*Text); ok != (typ == "text") || ok && got.Text != text {
+		if got, ok := m.Content[i].(*Text); ok && (typ != "text" || got.Text != text) {
 			t.Errorf("block %d is %#v, want %s %q", i, m.Content[i], typ, text)
 		}
 	}

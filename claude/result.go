@@ -8,11 +8,11 @@ import (
 
 // The subtypes of a result.
 const (
-	ResultSuccess                     = "success" // may still be an error: see [Result.Failed]
-	ResultErrorDuringExecution        = "error_during_execution"
-	ResultErrorMaxTurns               = "error_max_turns"
-	ResultErrorMaxBudget              = "error_max_budget_usd"
-	ResultErrorMaxStructuredOutputTry = "error_max_structured_output_retries"
+	ResultSuccess                         = "success" // may still be an error: see [Result.Failed]
+	ResultErrorDuringExecution            = "error_during_execution"
+	ResultErrorMaxTurns                   = "error_max_turns"
+	ResultErrorMaxBudget                  = "error_max_budget_usd"
+	ResultErrorMaxStructuredOutputRetries = "error_max_structured_output_retries"
 )
 
 // Result ends a turn: the CLI sends exactly one for each. Other messages may
