@@ -66,7 +66,7 @@ func TestDecodeEveryKind(t *testing.T) {
 func TestDecodeForgetsNoField(t *testing.T) {
 	for _, sample := range samples {
 		switch sample.want.(type) {
-		case *Assistant, *User, *Result, *StreamEvent, *Init, *Unknown:
+		case *Assistant, *User, *Result, *StreamEvent, *Unknown:
 			continue
 		}
 		t.Run(sample.name, func(t *testing.T) {
@@ -148,6 +148,9 @@ func TestDecodeRefuses(t *testing.T) {
 			if !strings.Contains(e.Err.Error(), test.want) {
 				t.Errorf("cause is %q, want %q", e.Err, test.want)
 			}
+			if !strings.HasPrefix(err.Error(), "decoding message: "+e.Err.Error()) || errors.Unwrap(err) != e.Err {
+				t.Errorf("error is %q", err)
+			}
 			if !strings.HasPrefix(test.line, string(e.Line)) || len(e.Line) != min(len(test.line), maxErrorLine) {
 				t.Errorf("line is %q", e.Line)
 			}
@@ -180,6 +183,60 @@ func TestDecodeMismatch(t *testing.T) {
 			}
 			equal(t, "Mismatch", m.Head().Mismatch, test.want)
 		})
+	}
+}
+
+// Whatever a newer CLI puts into a field, the message keeps its Go type and
+// its other fields.
+func TestDecodeSurvivesAnyField(t *testing.T) {
+	odd := []any{nil, "x", 5, -1.5, 1e300, true, []any{}, map[string]any{}, []any{1, "a", nil, []any{}, map[string]any{"type": 1}}, map[string]any{"": 1, "type": []any{}}}
+	for _, sample := range samples {
+		var object map[string]any
+		if err := json.Unmarshal([]byte(sample.line), &object); err != nil {
+			t.Fatal(err)
+		}
+		check := func(path string, value any) {
+			line, err := json.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := Decode(line)
+			if err != nil {
+				t.Fatalf("%s: %s = %v: %v", sample.name, path, value, err)
+			}
+			h := m.Head()
+			if reflect.TypeOf(m) != reflect.TypeOf(sample.want) || path != "uuid" && object["uuid"] != nil && h.UUID != object["uuid"] {
+				t.Errorf("%s: %s = %v: decoded to %T %+v", sample.name, path, value, m, h)
+			}
+		}
+		var walk func(path string, node any)
+		walk = func(path string, node any) {
+			switch node := node.(type) {
+			case map[string]any:
+				node["of_tomorrow"] = odd[8]
+				check(path+".of_tomorrow", odd[8])
+				delete(node, "of_tomorrow")
+				for key, value := range node {
+					if path == "" && (key == "type" || key == "subtype") {
+						continue
+					}
+					for _, node[key] = range odd {
+						check(strings.TrimPrefix(path+"."+key, "."), node[key])
+					}
+					node[key] = value
+					walk(path+"."+key, value)
+				}
+			case []any:
+				for i, value := range node {
+					for _, node[i] = range odd {
+						check(path+"[]", node[i])
+					}
+					node[i] = value
+					walk(path+"[]", value)
+				}
+			}
+		}
+		walk("", object)
 	}
 }
 

@@ -6,9 +6,10 @@ import "encoding/json"
 // message is a pointer to one of the types of this package that embed
 // [Header], and what has no type of its own is an [Unknown].
 //
-// Fields that the CLI did not send are zero values. Unknown fields stay
-// reachable through [Header.Raw]. Strings may share memory with the whole
-// line: clone those that outlive a very large message.
+// The types follow CLI 2.1.325. Fields that the CLI did not send are zero
+// values. Unknown fields stay reachable through [Header.Raw]. Strings may
+// share memory with the whole line: clone those that outlive a very large
+// message.
 type Message interface {
 	// Head returns what every message has. It is never nil.
 	Head() *Header

@@ -75,6 +75,16 @@ func TestMeterTurns(t *testing.T) {
 	equal(t, "tokens over /clear", meter.Total().Models["m"].OutputTokens, 650)
 }
 
+// The total after a reset may be larger than the one before it.
+func TestMeterExpensiveTurnAfterReset(t *testing.T) {
+	var meter Meter
+	meter.Add(ended(0.10, 100))
+	meter.Add(&ConversationReset{})
+	meter.Add(ended(0.40, 400))
+	about(t, "turn", meter.Last().CostUSD, 0.40)
+	about(t, "total", meter.Total().CostUSD, 0.50)
+}
+
 func TestMeterUnannouncedReset(t *testing.T) {
 	var meter Meter
 	meter.Add(ended(0.50, 500))

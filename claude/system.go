@@ -1,8 +1,6 @@
 package claude
 
-import (
-	"time"
-)
+import "time"
 
 // Init describes the session. The CLI sends it at the start of each turn, not
 // before the first prompt.

@@ -75,12 +75,12 @@ func TestRateLimit(t *testing.T) {
 func TestInit(t *testing.T) {
 	m := mustDecode[*Init](t, sample(t, "init"))
 	equal(t, "Version", m.Version, "2.1.325")
-	equal(t, "texts", m.CWD+m.Model+m.PermissionMode+m.APIKeySource+m.OutputStyle, "/workclaude-opus-4-7defaultANTHROPIC_API_KEYdefault")
+	equal(t, "texts", m.CWD+m.Model+m.PermissionMode+m.APIKeySource+m.OutputStyle+m.Effort, "/workclaude-opus-4-7defaultANTHROPIC_API_KEYdefaulthigh")
 	equal(t, "server", m.MCPServers[0], InitMCPServer{"nestor", "connected", "sdk"})
 	equal(t, "plugin", m.Plugins[0], InitPlugin{"p", "/p", "1.0"})
 	equal(t, "plugin error", m.PluginErrors[0], PluginError{"q", "missing", "no such file", "/q"})
 	equal(t, "lists", m.Tools[0]+m.SlashCommands[1]+m.Agents[0]+m.Capabilities[0], "TaskcompactExploreinterrupt_receipt_v1")
-	equal(t, "Effort", m.Effort, "")
+	equal(t, "no effort", mustDecode[*Init](t, `{"type":"system","subtype":"init","effort":null}`).Effort, "")
 }
 
 func TestActiveGoalCleared(t *testing.T) {
