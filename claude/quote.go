@@ -10,50 +10,51 @@ import (
 // quoted reads the string at the scanner's position.
 func (s *scanner) quoted() string {
 	start := s.pos + 1
-	plain := s.closeQuote()
+	if i := ordinary(s.text, start); i < len(s.text) && s.text[i] == '"' {
+		s.pos = i + 1
+		return s.text[start:i]
+	}
+	s.closeQuote()
 	if s.err != nil {
 		return ""
 	}
 	inner := s.text[start : s.pos-1]
-	if plain || (strings.IndexByte(inner, '\\') < 0 && utf8.ValidString(inner)) {
+	if strings.IndexByte(inner, '\\') < 0 && utf8.ValidString(inner) {
 		return inner
 	}
 	return unquote(inner)
 }
 
-// closeQuote passes over the string at the scanner's position and tells
-// whether it is all ASCII without an escape.
-func (s *scanner) closeQuote() (plain bool) {
-	plain = true
+// closeQuote passes over the string at the scanner's position.
+func (s *scanner) closeQuote() {
 	i := s.pos + 1
 	for {
 		i = ordinary(s.text, i)
 		if i == len(s.text) {
 			s.fail("string without end")
-			return false
+			return
 		}
 		switch c := s.text[i]; {
 		case c == '"':
 			s.pos = i + 1
-			return plain
+			return
 		case c == '\\':
 			n := escape(s.text[i:])
 			if n == 0 {
 				s.pos = i
 				s.fail("bad escape in string")
-				return false
+				return
 			}
 			i += n
 		case c < ' ':
 			s.pos = i
 			s.fail("control character in string")
-			return false
+			return
 		default:
 			for i < len(s.text) && s.text[i] >= utf8.RuneSelf {
 				i++
 			}
 		}
-		plain = false
 	}
 }
 
