@@ -171,7 +171,7 @@ func TestSummaryParity(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("item 364: stream %d", i), func(t *testing.T) {
 			h := newTestHome(t)
-			h.session("/work", 1, lines...)
+			h.session("/x/work", 1, lines...)
 			var sum Summary
 			for _, l := range lines {
 				sum = fold(sum, l)

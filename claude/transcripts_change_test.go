@@ -30,8 +30,8 @@ func TestRename(t *testing.T) {
 	first := user(1, 0, "hi")
 	t.Run("item 384: appends one compact line", func(t *testing.T) {
 		h := newTestHome(t)
-		path := h.session("/work", 1, first)
-		if err := h.Rename(t.Context(), sid(1), "/work", "  <new> title\t"); err != nil {
+		path := h.session("/x/work", 1, first)
+		if err := h.Rename(t.Context(), sid(1), "/x/work", "  <new> title\t"); err != nil {
 			t.Fatal(err)
 		}
 		want := `{"type":"custom-title","customTitle":"<new> title","sessionId":"` + sid(1) + `"}` + "\n"
@@ -50,7 +50,7 @@ func TestRename(t *testing.T) {
 		if err := h.Rename(t.Context(), sid(1), "", "x"); !errors.Is(err, ErrSessionNotFound) {
 			t.Errorf("without projects: %v", err)
 		}
-		h.session("/work", 1, first)
+		h.session("/x/work", 1, first)
 		for _, test := range []struct {
 			id, dir, title string
 			want           error
@@ -82,7 +82,7 @@ func TestRename(t *testing.T) {
 	})
 	t.Run("a line that lacks its end stays apart", func(t *testing.T) {
 		h := newTestHome(t)
-		path := h.session("/work", 1, first, `{"type":"user","cut`)
+		path := h.session("/x/work", 1, first, `{"type":"user","cut`)
 		data, _ := os.ReadFile(path)
 		os.WriteFile(path, data[:len(data)-1], 0o600)
 		if err := h.Rename(t.Context(), sid(1), "", "x"); err != nil {
@@ -96,8 +96,8 @@ func TestRename(t *testing.T) {
 
 func TestAppendLine(t *testing.T) {
 	h := newTestHome(t)
-	path := h.session("/work", 1, "{}")
-	h.session("/work", 2)
+	path := h.session("/x/work", 1, "{}")
+	h.session("/x/work", 2)
 	p, err := h.openProjects()
 	if err != nil {
 		t.Fatal(err)
@@ -107,12 +107,12 @@ func TestAppendLine(t *testing.T) {
 		name, file string
 		want       bool
 	}{
-		{"item 383: existing", "-work/" + sid(1) + ".jsonl", true},
-		{"item 383: again", "-work/" + sid(1) + ".jsonl", true},
-		{"item 383: missing", "-work/" + sid(3) + ".jsonl", false},
+		{"item 383: existing", "-x-work/" + sid(1) + ".jsonl", true},
+		{"item 383: again", "-x-work/" + sid(1) + ".jsonl", true},
+		{"item 383: missing", "-x-work/" + sid(3) + ".jsonl", false},
 		{"item 383: missing folder", "-none/" + sid(1) + ".jsonl", false},
-		{"item 383: a file for a folder", "-work/" + sid(1) + ".jsonl/x", false},
-		{"item 383: empty", "-work/" + sid(2) + ".jsonl", false},
+		{"item 383: a file for a folder", "-x-work/" + sid(1) + ".jsonl/x", false},
+		{"item 383: empty", "-x-work/" + sid(2) + ".jsonl", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			done, err := p.appendLine(test.file, fmt.Appendf(nil, "%q", test.name))
@@ -129,7 +129,7 @@ func TestAppendLine(t *testing.T) {
 func TestTag(t *testing.T) {
 	first := user(1, 0, "hi")
 	h := newTestHome(t)
-	path := h.session("/work", 1, first)
+	path := h.session("/x/work", 1, first)
 	tag := func(tag string) error { return h.Tag(t.Context(), sid(1), "", tag) }
 	t.Run("item 385: appends one compact line", func(t *testing.T) {
 		if err := tag(" a\u200bb "); err != nil {
@@ -196,16 +196,16 @@ func TestDelete(t *testing.T) {
 	if err := h.Delete(t.Context(), "..", ""); !errors.Is(err, ErrInvalidSessionID) {
 		t.Errorf("item 386: invalid: %v", err)
 	}
-	for _, dir := range []string{"", "/work"} {
+	for _, dir := range []string{"", "/x/work"} {
 		t.Run(fmt.Sprintf("item 386: in %q", dir), func(t *testing.T) {
-			h.session("/work", 1, user(1, 0, "hi"))
-			h.write("/work", sid(1)+"/subagents/agent-x.jsonl", "{}")
-			h.session("/work", 2, user(1, 0, "hi"))
+			h.session("/x/work", 1, user(1, 0, "hi"))
+			h.write("/x/work", sid(1)+"/subagents/agent-x.jsonl", "{}")
+			h.session("/x/work", 2, user(1, 0, "hi"))
 			if err := h.Delete(t.Context(), sid(1), dir); err != nil {
 				t.Fatal(err)
 			}
 			h.wantList(ListOptions{}, 2)
-			if _, err := os.Stat(h.path("/work", sid(1))); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(h.path("/x/work", sid(1))); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("its folder: %v", err)
 			}
 		})
@@ -218,8 +218,8 @@ func TestDelete(t *testing.T) {
 		if err := os.WriteFile(precious, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		h.session("/work", 1, user(1, 0, "hi"))
-		if err := os.Symlink(filepath.Dir(precious), h.path("/work", sid(1))); err != nil {
+		h.session("/x/work", 1, user(1, 0, "hi"))
+		if err := os.Symlink(filepath.Dir(precious), h.path("/x/work", sid(1))); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.Delete(t.Context(), sid(1), ""); err != nil {
@@ -234,7 +234,7 @@ func TestDelete(t *testing.T) {
 func TestArchive(t *testing.T) {
 	h := newTestHome(t)
 	first := user(1, 0, "hi")
-	path := h.session("/work", 1, first)
+	path := h.session("/x/work", 1, first)
 	h.session("/copy", 1, first)
 	archived := func(want bool) {
 		t.Helper()
@@ -250,7 +250,7 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	archived(true)
-	for _, dir := range []string{"/work", "/copy"} {
+	for _, dir := range []string{"/x/work", "/copy"} {
 		info, err := os.Stat(h.path(dir, sid(1), "archived.json"))
 		if err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 			t.Errorf("in %s: %v, %v", dir, info, err)
@@ -267,10 +267,10 @@ func TestArchive(t *testing.T) {
 	t.Run("7.4: a later prompt takes it off, nothing else does", func(t *testing.T) {
 		h.Archive(t.Context(), sid(1), "")
 		later := transcriptTime(time.Now().Add(time.Hour))
-		h.session("/work", 1, first, assistant(2, 1, "x", "timestamp", later), user(3, 2, toolResult("x"), "timestamp", later))
+		h.session("/x/work", 1, first, assistant(2, 1, "x", "timestamp", later), user(3, 2, toolResult("x"), "timestamp", later))
 		h.session("/copy", 1, first)
 		archived(true)
-		for _, dir := range []string{"/work", "/copy"} {
+		for _, dir := range []string{"/x/work", "/copy"} {
 			h.session(dir, 1, first, user(2, 1, "more", "timestamp", later))
 		}
 		archived(false)

@@ -40,7 +40,7 @@ func (h *testHome) fork(opts ForkOptions) string {
 
 func TestFork(t *testing.T) {
 	h := newTestHome(t)
-	h.session("/work", 1,
+	h.session("/x/work", 1,
 		user(1, 0, "first", "teamName", "t", "agentName", "a", "slug", "s", "sourceToolAssistantUUID", "x", "kept", obj{"a": 1e300}),
 		message("progress", 2, 1, nil),
 		message("progress", 3, 2, nil),
@@ -54,13 +54,13 @@ func TestFork(t *testing.T) {
 	)
 	before := time.Now().Add(-time.Second)
 	id := h.fork(ForkOptions{})
-	got := h.forked("/work", id)
+	got := h.forked("/x/work", id)
 
 	t.Run("item 387: new file with as many messages", func(t *testing.T) {
 		if len(got) != 5 { // three messages, replacements, title
 			t.Fatalf("got %d entries: %v", len(got), got)
 		}
-		info, err := os.Stat(h.path("/work", id+".jsonl"))
+		info, err := os.Stat(h.path("/x/work", id+".jsonl"))
 		if err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 			t.Errorf("file: %v, %v", info, err)
 		}
@@ -136,13 +136,13 @@ func TestFork(t *testing.T) {
 		}
 	})
 	t.Run("item 387: cut", func(t *testing.T) {
-		got := h.forked("/work", h.fork(ForkOptions{Dir: "/work", UpTo: mid(4), Title: " mine "}))
+		got := h.forked("/x/work", h.fork(ForkOptions{Dir: "/x/work", UpTo: mid(4), Title: " mine "}))
 		if len(got) != 4 || got[1]["forkedFrom"].(obj)["messageUuid"] != mid(4) || got[3]["customTitle"] != "mine" {
 			t.Errorf("got %v", got)
 		}
 	})
 	t.Run("item 387: what cannot be forked", func(t *testing.T) {
-		h.session("/work", 2, `{"type":"summary","summary":"x"}`)
+		h.session("/x/work", 2, `{"type":"summary","summary":"x"}`)
 		for _, test := range []struct {
 			name, id string
 			opts     ForkOptions
@@ -171,8 +171,8 @@ func TestForkTitles(t *testing.T) {
 	} {
 		t.Run("item 371: "+want, func(t *testing.T) {
 			h := newTestHome(t)
-			h.session("/work", 1, lines...)
-			got := h.forked("/work", h.fork(ForkOptions{}))
+			h.session("/x/work", 1, lines...)
+			got := h.forked("/x/work", h.fork(ForkOptions{}))
 			if got[len(got)-1]["customTitle"] != want {
 				t.Errorf("got %v", got[len(got)-1])
 			}
@@ -182,7 +182,7 @@ func TestForkTitles(t *testing.T) {
 
 func TestForkCompacted(t *testing.T) {
 	h := newTestHome(t)
-	h.session("/work", 1,
+	h.session("/x/work", 1,
 		user(1, 0, "old"), assistant(2, 1, "kept"),
 		message("system", 3, 0, nil, "subtype", "compact_boundary", "compactMetadata",
 			obj{"trigger": "auto", "preservedMessages": obj{"anchorUuid": mid(5), "uuids": []string{mid(2)}}}),
@@ -221,8 +221,8 @@ func TestForkCompacted(t *testing.T) {
 
 func TestForkCircle(t *testing.T) {
 	h := newTestHome(t)
-	h.session("/work", 1, message("progress", 1, 2, nil), message("progress", 2, 1, nil), user(3, 2, "x"), user(4, 4, "y"))
-	got := h.forked("/work", h.fork(ForkOptions{}))
+	h.session("/x/work", 1, message("progress", 1, 2, nil), message("progress", 2, 1, nil), user(3, 2, "x"), user(4, 4, "y"))
+	got := h.forked("/x/work", h.fork(ForkOptions{}))
 	if got[0]["parentUuid"] != nil || got[1]["parentUuid"] != got[1]["uuid"] {
 		t.Errorf("got %v", got)
 	}
@@ -230,13 +230,13 @@ func TestForkCircle(t *testing.T) {
 
 func TestForkKeepsOffExistingFiles(t *testing.T) {
 	h := newTestHome(t)
-	h.session("/work", 1, user(1, 0, "x"))
+	h.session("/x/work", 1, user(1, 0, "x"))
 	p, err := h.openProjects()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.root.Close()
-	if err := p.create("-work/"+sid(1)+".jsonl", nil); !errors.Is(err, fs.ErrExist) {
+	if err := p.create("-x-work/"+sid(1)+".jsonl", nil); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("got %v", err)
 	}
 	h.wantList(ListOptions{}, 1)

@@ -10,16 +10,16 @@ import (
 
 func TestImport(t *testing.T) {
 	h := newTestHome(t)
-	h.session("/work", 1, user(1, 0, "a"), "", "{broken", assistant(2, 1, "b"), `{"type":"tag","tag":"x"}`)
-	h.write("/work", sid(1)+"/subagents/agent-x.jsonl", user(1, 0, "s"))
-	h.write("/work", sid(1)+"/subagents/agent-x.meta.json", `{"toolUseId":"toolu_1","type":"shadow"}`)
-	h.write("/work", sid(1)+"/subagents/workflows/r/agent-y.jsonl", user(1, 0, "s"))
-	h.write("/work", sid(1)+"/subagents/workflows/r/agent-y.meta.json", `[]`)
-	h.session("/work", 2, user(1, 0, "alone"))
+	h.session("/x/work", 1, user(1, 0, "a"), "", "{broken", assistant(2, 1, "b"), `{"type":"tag","tag":"x"}`)
+	h.write("/x/work", sid(1)+"/subagents/agent-x.jsonl", user(1, 0, "s"))
+	h.write("/x/work", sid(1)+"/subagents/agent-x.meta.json", `{"toolUseId":"toolu_1","type":"shadow"}`)
+	h.write("/x/work", sid(1)+"/subagents/workflows/r/agent-y.jsonl", user(1, 0, "s"))
+	h.write("/x/work", sid(1)+"/subagents/workflows/r/agent-y.meta.json", `[]`)
+	h.session("/x/work", 2, user(1, 0, "alone"))
 	ctx := t.Context()
 	load := func(s Store, subpath string) []string {
 		t.Helper()
-		entries, err := s.Load(ctx, SessionKey{Project: pathKey("/work"), Session: sid(1), Subpath: subpath})
+		entries, err := s.Load(ctx, SessionKey{Project: pathKey("/x/work"), Session: sid(1), Subpath: subpath})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +29,7 @@ func TestImport(t *testing.T) {
 		}
 		return types
 	}
-	for _, dir := range []string{"", "/work"} {
+	for _, dir := range []string{"", "/x/work"} {
 		t.Run(fmt.Sprintf("item 372: all of it, in %q", dir), func(t *testing.T) {
 			var s MemoryStore
 			if err := h.Import(ctx, sid(1), dir, &s, ImportOptions{}); err != nil {
@@ -44,7 +44,7 @@ func TestImport(t *testing.T) {
 			if got := load(&s, "subagents/workflows/r/agent-y"); !slices.Equal(got, []string{"user"}) {
 				t.Errorf("y is %q", got)
 			}
-			got, err := Transcripts{Store: &s}.SubagentMessages(ctx, sid(1), "x", MessageOptions{Dir: "/work"})
+			got, err := Transcripts{Store: &s}.SubagentMessages(ctx, sid(1), "x", MessageOptions{Dir: "/x/work"})
 			if err != nil || len(got) != 1 || got[0].ParentToolUseID != "toolu_1" {
 				t.Errorf("x reads as %+v, %v", got, err)
 			}
@@ -54,7 +54,7 @@ func TestImport(t *testing.T) {
 		var s MemoryStore
 		h.Import(ctx, sid(1), "", &s, ImportOptions{})
 		projects := filepath.Join(h.ConfigDir, "projects")
-		for _, file := range []string{h.path("/work", sid(1)+".jsonl"), h.path("/work", sid(1), "subagents", "workflows", "r", "agent-y.jsonl")} {
+		for _, file := range []string{h.path("/x/work", sid(1)+".jsonl"), h.path("/x/work", sid(1), "subagents", "workflows", "r", "agent-y.jsonl")} {
 			key, ok := transcriptKey(projects, file)
 			if entries, _ := s.Load(ctx, key); !ok || entries == nil {
 				t.Errorf("nothing under %v", key)

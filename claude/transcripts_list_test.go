@@ -16,13 +16,13 @@ func TestList(t *testing.T) {
 	t.Run("item 377: nothing there", func(t *testing.T) {
 		h := newTestHome(t)
 		h.wantList(ListOptions{})
-		h.wantList(ListOptions{Dir: "/work"})
-		h.session("/work", 1, user(1, 0, "hi"))
+		h.wantList(ListOptions{Dir: "/x/work"})
+		h.session("/x/work", 1, user(1, 0, "hi"))
 		h.wantList(ListOptions{Dir: "/unknown"})
 	})
 	t.Run("item 377: what is said of a session", func(t *testing.T) {
 		h := newTestHome(t)
-		path := h.session("/work", 1, user(1, 0, "fix\nthe bug"), assistant(2, 1, "done", "gitBranch", "fix"))
+		path := h.session("/x/work", 1, user(1, 0, "fix\nthe bug"), assistant(2, 1, "done", "gitBranch", "fix"))
 		stat, err := os.Stat(path)
 		if err != nil {
 			t.Fatal(err)
@@ -30,7 +30,7 @@ func TestList(t *testing.T) {
 		got := h.list(ListOptions{})[0]
 		got.Created, got.Modified = got.Created.UTC(), got.Modified.UTC()
 		want := SessionInfo{
-			ID: sid(1), Summary: "fix the bug", FirstPrompt: "fix the bug", GitBranch: "fix", Dir: "/work",
+			ID: sid(1), Summary: "fix the bug", FirstPrompt: "fix the bug", GitBranch: "fix", Dir: "/x/work",
 			Created:  time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC),
 			Modified: time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC),
 			Size:     stat.Size(),
@@ -42,10 +42,10 @@ func TestList(t *testing.T) {
 	t.Run("item 377: newest first, then by id; limit and offset", func(t *testing.T) {
 		h := newTestHome(t)
 		for n := 1; n <= 5; n++ {
-			h.session("/work", n, user(1, 0, "hi"))
+			h.session("/x/work", n, user(1, 0, "hi"))
 		}
 		same := time.Date(2026, 1, 1, 0, 4, 0, 0, time.UTC)
-		os.Chtimes(h.path("/work", sid(3)+".jsonl"), same, same)
+		os.Chtimes(h.path("/x/work", sid(3)+".jsonl"), same, same)
 		h.wantList(ListOptions{}, 5, 4, 3, 2, 1)
 		h.wantList(ListOptions{Limit: 2}, 5, 4)
 		h.wantList(ListOptions{Limit: 2, Offset: 1}, 4, 3)
@@ -55,13 +55,13 @@ func TestList(t *testing.T) {
 	})
 	t.Run("item 377: what is no session", func(t *testing.T) {
 		h := newTestHome(t)
-		h.session("/work", 1, user(1, 0, "hi"))
-		h.session("/work", 2, user(1, 0, "hi", "isSidechain", true))
-		h.session("/work", 3)
-		h.session("/work", 4, user(1, 0, "hi", "isMeta", true))
-		h.write("/work", "notes.jsonl", user(1, 0, "hi"))
-		h.write("/work", sid(5)+".json", user(1, 0, "hi"))
-		h.write("/work", sid(6)+".jsonl/file", "x")
+		h.session("/x/work", 1, user(1, 0, "hi"))
+		h.session("/x/work", 2, user(1, 0, "hi", "isSidechain", true))
+		h.session("/x/work", 3)
+		h.session("/x/work", 4, user(1, 0, "hi", "isMeta", true))
+		h.write("/x/work", "notes.jsonl", user(1, 0, "hi"))
+		h.write("/x/work", sid(5)+".json", user(1, 0, "hi"))
+		h.write("/x/work", sid(6)+".jsonl/file", "x")
 		h.wantList(ListOptions{}, 1)
 	})
 	t.Run("item 377: all projects, each session once, its newest copy", func(t *testing.T) {
@@ -92,19 +92,19 @@ func TestList(t *testing.T) {
 	})
 	t.Run("7.4: programs' sessions can be hidden", func(t *testing.T) {
 		h := newTestHome(t)
-		h.session("/work", 1, user(1, 0, "hi", "entrypoint", "sdk-go"))
-		h.session("/work", 2, user(1, 0, "hi", "entrypoint", "cli"))
+		h.session("/x/work", 1, user(1, 0, "hi", "entrypoint", "sdk-go"))
+		h.session("/x/work", 2, user(1, 0, "hi", "entrypoint", "cli"))
 		h.wantList(ListOptions{}, 2, 1)
 		h.wantList(ListOptions{HideProgrammatic: true}, 2)
 	})
 	t.Run("7.4: sessions that went on elsewhere are hidden", func(t *testing.T) {
 		h := newTestHome(t)
 		goesOn := func(n, to int) {
-			h.session("/work", n, user(1, 0, "hi"), line(obj{"type": "continued-in", "continuedInSessionId": sid(to)}))
+			h.session("/x/work", n, user(1, 0, "hi"), line(obj{"type": "continued-in", "continuedInSessionId": sid(to)}))
 		}
 		goesOn(1, 2)
 		goesOn(2, 3)
-		h.session("/work", 3, user(1, 0, "hi"))
+		h.session("/x/work", 3, user(1, 0, "hi"))
 		goesOn(4, 99) // not there
 		goesOn(5, 5)
 		goesOn(6, 7)
@@ -187,9 +187,9 @@ func TestTitles(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := newTestHome(t)
-			h.session("/work", 1, test.lines...)
+			h.session("/x/work", 1, test.lines...)
 			if test.sidecar != "" {
-				h.write("/work", sid(1)+"/custom-title.json", test.sidecar)
+				h.write("/x/work", sid(1)+"/custom-title.json", test.sidecar)
 			}
 			if got := h.info(1).Summary; got != test.want {
 				t.Errorf("summary is %q, want %q", got, test.want)
@@ -226,7 +226,7 @@ func TestFields(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := newTestHome(t)
-			h.session("/work", 1, test.lines...)
+			h.session("/x/work", 1, test.lines...)
 			if got := test.want(h.info(1)); got != test.is {
 				t.Errorf("got %q, want %q", got, test.is)
 			}
@@ -246,14 +246,14 @@ func createdOf(i SessionInfo) string {
 
 func TestInfo(t *testing.T) {
 	h := newTestHome(t)
-	h.session("/work", 1, user(1, 0, "hi"), `{"type":"tag","tag":"a"}`)
-	h.session("/work", 2, user(1, 0, "hi", "isSidechain", true))
-	h.session("/work", 3, `{"type":"mode"}`)
+	h.session("/x/work", 1, user(1, 0, "hi"), `{"type":"tag","tag":"a"}`)
+	h.session("/x/work", 2, user(1, 0, "hi", "isSidechain", true))
+	h.session("/x/work", 3, `{"type":"mode"}`)
 	for _, test := range []struct {
 		name, id, dir string
 		want          error
 	}{
-		{"item 381: in its directory", sid(1), "/work", nil},
+		{"item 381: in its directory", sid(1), "/x/work", nil},
 		{"item 381: anywhere", sid(1), "", nil},
 		{"item 381: invalid", "../" + sid(1), "", ErrInvalidSessionID},
 		{"item 381: missing", sid(9), "", ErrSessionNotFound},
@@ -276,30 +276,30 @@ func TestInfo(t *testing.T) {
 // TestListHostile has files that must cost nothing but their own row.
 func TestListHostile(t *testing.T) {
 	h := newTestHome(t)
-	h.session("/work", 1, user(1, 0, "hi"))
-	h.session("/work", 2, "not json", `{"type":"user"`, "[]", "null", "\x00\xff\xfe", user(1, 0, "hi"))
-	h.session("/work", 3, strings.Repeat("[", 200_000))
-	h.session("/work", 4, strings.Repeat(`{"a":`, 50_000))
-	h.session("/work", 5, `{"type":["user"],"uuid":7,"cwd":{},"message":"x","timestamp":1,"isSidechain":"no"}`)
-	h.session("/work", 6, `{"type":"user","message":{"content":[1,null,"x",{"type":"text","text":{}}]}}`)
-	h.session("/work", 7, string(bytes.Repeat([]byte{'x'}, 300<<10)))
-	h.session("/work", 8, user(1, 0, "hi", "pad", strings.Repeat("é", 40<<10)), user(2, 1, "x"))
+	h.session("/x/work", 1, user(1, 0, "hi"))
+	h.session("/x/work", 2, "not json", `{"type":"user"`, "[]", "null", "\x00\xff\xfe", user(1, 0, "hi"))
+	h.session("/x/work", 3, strings.Repeat("[", 200_000))
+	h.session("/x/work", 4, strings.Repeat(`{"a":`, 50_000))
+	h.session("/x/work", 5, `{"type":["user"],"uuid":7,"cwd":{},"message":"x","timestamp":1,"isSidechain":"no"}`)
+	h.session("/x/work", 6, `{"type":"user","message":{"content":[1,null,"x",{"type":"text","text":{}}]}}`)
+	h.session("/x/work", 7, string(bytes.Repeat([]byte{'x'}, 300<<10)))
+	h.session("/x/work", 8, user(1, 0, "hi", "pad", strings.Repeat("é", 40<<10)), user(2, 1, "x"))
 	if runtime.GOOS != "windows" {
 		outside := t.TempDir()
 		secret := filepath.Join(outside, sid(9)+".jsonl")
 		os.WriteFile(secret, []byte(user(1, 0, "secret")), 0o600)
-		os.Symlink(secret, h.path("/work", sid(9)+".jsonl"))
+		os.Symlink(secret, h.path("/x/work", sid(9)+".jsonl"))
 		os.Symlink(outside, filepath.Join(h.ConfigDir, "projects", "-outside"))
 		os.Symlink("..", filepath.Join(h.ConfigDir, "projects", "-up"))
 		os.Symlink("-loop", filepath.Join(h.ConfigDir, "projects", "-loop"))
-		makeFIFO(t, h.path("/work", sid(10)+".jsonl"))
-		if err := os.Chmod(h.session("/work", 11, user(1, 0, "hi")), 0); err != nil {
+		makeFIFO(t, h.path("/x/work", sid(10)+".jsonl"))
+		if err := os.Chmod(h.session("/x/work", 11, user(1, 0, "hi")), 0); err != nil {
 			t.Fatal(err)
 		}
 		if os.Geteuid() == 0 {
-			os.Remove(h.path("/work", sid(11)+".jsonl"))
+			os.Remove(h.path("/x/work", sid(11)+".jsonl"))
 		}
 	}
 	h.wantList(ListOptions{}, 8, 2, 1)
-	h.wantList(ListOptions{Dir: "/work"}, 8, 2, 1)
+	h.wantList(ListOptions{Dir: "/x/work"}, 8, 2, 1)
 }

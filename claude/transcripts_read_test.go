@@ -116,17 +116,17 @@ func TestMessages(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := newTestHome(t)
-			h.session("/work", 1, test.lines...)
+			h.session("/x/work", 1, test.lines...)
 			h.wantMessages(MessageOptions{}, test.want...)
-			h.wantMessages(MessageOptions{Dir: "/work"}, test.want...)
+			h.wantMessages(MessageOptions{Dir: "/x/work"}, test.want...)
 
 			var s MemoryStore // the same lines in a store, as far as they are JSON
 			for _, l := range test.lines {
 				if e, ok := parseTranscriptLine([]byte(l)); ok {
-					s.Append(t.Context(), storeKey(sid(1), "/work"), rawEntries(string(e.raw)))
+					s.Append(t.Context(), storeKey(sid(1), "/x/work"), rawEntries(string(e.raw)))
 				}
 			}
-			messages, err := Transcripts{Store: &s}.Messages(t.Context(), sid(1), MessageOptions{Dir: "/work"})
+			messages, err := Transcripts{Store: &s}.Messages(t.Context(), sid(1), MessageOptions{Dir: "/x/work"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,20 +135,20 @@ func TestMessages(t *testing.T) {
 	}
 	t.Run("items 367, 378: limit and offset", func(t *testing.T) {
 		h := newTestHome(t)
-		h.session("/work", 1, user(1, 0, "a"), assistant(2, 1, "b"), user(3, 2, "c"))
+		h.session("/x/work", 1, user(1, 0, "a"), assistant(2, 1, "b"), user(3, 2, "c"))
 		h.wantMessages(MessageOptions{Limit: 2}, 1, 2)
 		h.wantMessages(MessageOptions{Limit: 1, Offset: 1}, 2)
 		h.wantMessages(MessageOptions{Offset: 5})
 	})
 	t.Run("7.5: system messages on request", func(t *testing.T) {
 		h := newTestHome(t)
-		h.session("/work", 1, user(1, 0, "a"), message("system", 2, 1, nil), assistant(3, 2, "b"))
+		h.session("/x/work", 1, user(1, 0, "a"), message("system", 2, 1, nil), assistant(3, 2, "b"))
 		h.wantMessages(MessageOptions{System: true}, 1, 2, 3)
 	})
 	t.Run("item 378: invalid, missing, empty", func(t *testing.T) {
 		h := newTestHome(t)
 		h.wantMessages(MessageOptions{})
-		h.session("/work", 1)
+		h.session("/x/work", 1)
 		h.wantMessages(MessageOptions{})
 		for _, id := range []string{"", "x", "../../etc/passwd"} {
 			if got, err := h.Messages(t.Context(), id, MessageOptions{}); len(got) != 0 || err != nil {
@@ -159,7 +159,7 @@ func TestMessages(t *testing.T) {
 	t.Run("item 378: what a message carries", func(t *testing.T) {
 		h := newTestHome(t)
 		first := user(1, 0, "a", "sessionId", nil)
-		h.session("/work", 1, first, assistant(2, 1, "b"))
+		h.session("/x/work", 1, first, assistant(2, 1, "b"))
 		m := h.wantMessages(MessageOptions{}, 1, 2)
 		if m[0].SessionID != sid(1) || m[0].Type != "user" || m[0].ParentToolUseID != "" || m[0].ParentAgentID != "" {
 			t.Errorf("got %+v", m[0])
@@ -170,7 +170,7 @@ func TestMessages(t *testing.T) {
 	})
 	t.Run("a context that ended ends the reading", func(t *testing.T) {
 		h := newTestHome(t)
-		h.session("/work", 1, user(1, 0, strings.Repeat("x", 200<<10)))
+		h.session("/x/work", 1, user(1, 0, strings.Repeat("x", 200<<10)))
 		ctx, cancel := context.WithCancelCause(t.Context())
 		enough := errors.New("enough")
 		cancel(enough)
@@ -193,29 +193,29 @@ func TestReadTranscriptSkipsOverlongLines(t *testing.T) {
 
 func TestSubagents(t *testing.T) {
 	h := newTestHome(t)
-	h.session("/work", 1, user(1, 0, "a"))
+	h.session("/x/work", 1, user(1, 0, "a"))
 	side := func(s string) string { return strings.Replace(s, "{", `{"isSidechain":true,`, 1) }
-	h.write("/work", sid(1)+"/subagents/agent-x.jsonl", side(user(1, 0, "a")), "{broken", side(assistant(2, 1, "b")), side(assistant(3, 1, "other branch")), side(user(4, 2, "c")))
-	h.write("/work", sid(1)+"/subagents/agent-x.meta.json", `{"agentType":"t","toolUseId":"toolu_1","parentAgentId":"p"}`)
-	h.write("/work", sid(1)+"/subagents/workflows/run/agent-y.jsonl", side(user(1, 0, "a")))
-	h.write("/work", sid(1)+"/subagents/workflows/run/agent-y.meta.json", `{"toolUseId":"toolu_2"}`)
-	h.write("/work", sid(1)+"/subagents/workflows/run/agent-x.jsonl", side(user(9, 0, "shadowed")))
-	h.write("/work", sid(1)+"/subagents/agent-bad.jsonl", side(user(1, 0, "a")))
-	h.write("/work", sid(1)+"/subagents/agent-bad.meta.json", `["toolUseId"]`)
-	h.write("/work", sid(1)+"/subagents/agent-odd.jsonl", side(user(1, 0, "a")))
-	h.write("/work", sid(1)+"/subagents/agent-odd.meta.json", `{"toolUseId":7,"parentAgentId":null}`)
-	h.write("/work", sid(1)+"/subagents/agent-empty.jsonl")
-	h.write("/work", sid(1)+"/subagents/notes.txt", "x")
-	h.write("/work", sid(1)+"/subagents/other.jsonl", "x")
-	h.write("/work", sid(1)+"/agent-z.jsonl", "x")
-	h.session("/work", 2, user(1, 0, "a"))
-	h.session("/work", 3, user(1, 0, "a"))
-	if err := os.MkdirAll(h.path("/work", sid(3), "subagents"), 0o700); err != nil {
+	h.write("/x/work", sid(1)+"/subagents/agent-x.jsonl", side(user(1, 0, "a")), "{broken", side(assistant(2, 1, "b")), side(assistant(3, 1, "other branch")), side(user(4, 2, "c")))
+	h.write("/x/work", sid(1)+"/subagents/agent-x.meta.json", `{"agentType":"t","toolUseId":"toolu_1","parentAgentId":"p"}`)
+	h.write("/x/work", sid(1)+"/subagents/workflows/run/agent-y.jsonl", side(user(1, 0, "a")))
+	h.write("/x/work", sid(1)+"/subagents/workflows/run/agent-y.meta.json", `{"toolUseId":"toolu_2"}`)
+	h.write("/x/work", sid(1)+"/subagents/workflows/run/agent-x.jsonl", side(user(9, 0, "shadowed")))
+	h.write("/x/work", sid(1)+"/subagents/agent-bad.jsonl", side(user(1, 0, "a")))
+	h.write("/x/work", sid(1)+"/subagents/agent-bad.meta.json", `["toolUseId"]`)
+	h.write("/x/work", sid(1)+"/subagents/agent-odd.jsonl", side(user(1, 0, "a")))
+	h.write("/x/work", sid(1)+"/subagents/agent-odd.meta.json", `{"toolUseId":7,"parentAgentId":null}`)
+	h.write("/x/work", sid(1)+"/subagents/agent-empty.jsonl")
+	h.write("/x/work", sid(1)+"/subagents/notes.txt", "x")
+	h.write("/x/work", sid(1)+"/subagents/other.jsonl", "x")
+	h.write("/x/work", sid(1)+"/agent-z.jsonl", "x")
+	h.session("/x/work", 2, user(1, 0, "a"))
+	h.session("/x/work", 3, user(1, 0, "a"))
+	if err := os.MkdirAll(h.path("/x/work", sid(3), "subagents"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 
 	for _, test := range []struct{ name, id, dir, want string }{
-		{"item 382: in its directory", sid(1), "/work", "[bad empty odd x y]"},
+		{"item 382: in its directory", sid(1), "/x/work", "[bad empty odd x y]"},
 		{"item 382: in all projects", sid(1), "", "[bad empty odd x y]"},
 		{"item 382: elsewhere", sid(1), "/other", "[]"},
 		{"item 382: no folder", sid(2), "", "[]"},

@@ -119,7 +119,7 @@ func message(kind string, n, parent int, content any, more ...any) string {
 	base := map[string]any{
 		"type": kind, "uuid": mid(n), "parentUuid": nil, "sessionId": sid(1),
 		"timestamp": time.Date(2026, 1, 1, 0, 0, n, 0, time.UTC).Format(time.RFC3339),
-		"cwd":       "/work", "gitBranch": "main",
+		"cwd":       "/x/work", "gitBranch": "main",
 		"message": map[string]any{"role": kind, "content": content},
 	}
 	if parent > 0 {
@@ -160,7 +160,7 @@ func TestNotFoundNamesTheFolders(t *testing.T) {
 	if !errors.Is(err, ErrSessionNotFound) || !strings.Contains(err.Error(), filepath.Join(h.ConfigDir, "projects")) {
 		t.Errorf("without any project: %v", err)
 	}
-	h.session("/work", 2, user(1, 0, "hi"))
+	h.session("/x/work", 2, user(1, 0, "hi"))
 	_, err = h.Info(t.Context(), sid(1), "/elsewhere")
 	if !errors.Is(err, ErrSessionNotFound) || !strings.Contains(err.Error(), h.path("/elsewhere")) {
 		t.Errorf("in another directory: %v", err)
