@@ -72,7 +72,7 @@ func (s *DirStore) Append(_ context.Context, key SessionKey, entries []json.RawM
 
 // appendFile adds lines to a file, or takes back what it wrote of them.
 func appendFile(root *os.Root, name string, lines []byte) error {
-	f, err := root.OpenFile(name, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := openRegular(root, name, os.O_RDWR|os.O_APPEND|os.O_CREATE)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *DirStore) Load(ctx context.Context, key SessionKey) ([]json.RawMessage,
 		return nil, missing(err)
 	}
 	defer root.Close()
-	f, err := root.Open(name)
+	f, err := openRegular(root, name, os.O_RDONLY)
 	if err != nil {
 		return nil, missing(err)
 	}

@@ -137,7 +137,7 @@ func TestMaterialize(t *testing.T) {
 		if runtime.GOOS == "windows" {
 			t.Skip("no modes on Windows")
 		}
-		filepath.WalkDir(m.ConfigDir, func(name string, e fs.DirEntry, err error) error {
+		filepath.WalkDir(m.ConfigDir, func(name string, e fs.DirEntry, _ error) error {
 			info, err := e.Info()
 			if want := map[bool]fs.FileMode{true: 0o700, false: 0o600}[e.IsDir()]; err != nil || info.Mode().Perm() != want {
 				t.Errorf("%s: %v, %v", name, info.Mode(), err)

@@ -90,9 +90,19 @@ type SessionDeleter interface {
 // errStoreTimeout is the cause of a store call that took too long.
 var errStoreTimeout = errors.New("the store did not answer in time")
 
+// recovered makes an error of a panic, for calls of foreign code on goroutines
+// where its owner could not recover it.
+func recovered[T any](call func() (T, error)) (value T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the store panicked: %v", p)
+		}
+	}()
+	return call()
+}
+
 // callStore runs call for at most limit. It does not wait for a call that
-// ignores its context, and makes an error of a panic: it runs foreign code on
-// goroutines whose panics nobody could recover.
+// ignores its context.
 func callStore[T any](ctx context.Context, limit time.Duration, call func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w (%v)", errStoreTimeout, limit))
 	defer cancel()
@@ -103,13 +113,8 @@ func callStore[T any](ctx context.Context, limit time.Duration, call func(contex
 	done := make(chan outcome, 1) // sent to once, never closed: the reader may be gone
 	go func() {
 		var o outcome
-		defer func() {
-			if p := recover(); p != nil {
-				o.err = fmt.Errorf("the store panicked: %v", p)
-			}
-			done <- o
-		}()
-		o.value, o.err = call(ctx)
+		o.value, o.err = recovered(func() (T, error) { return call(ctx) })
+		done <- o
 	}()
 	var o outcome
 	select {

@@ -131,7 +131,7 @@ func TestDirStoreFiles(t *testing.T) {
 	}
 
 	t.Run("modes", func(t *testing.T) {
-		filepath.WalkDir(root, func(name string, e fs.DirEntry, err error) error {
+		filepath.WalkDir(root, func(name string, e fs.DirEntry, _ error) error {
 			info, err := e.Info()
 			if err != nil {
 				t.Fatal(err)

@@ -82,7 +82,7 @@ func stampEntry(e *jsonObject, now time.Time) {
 // appendLine adds a line to a transcript. It never creates one: it reports
 // false if there is none, or an empty one.
 func (p *projectsFolder) appendLine(name string, line []byte) (bool, error) {
-	f, err := p.open(name, os.O_RDWR|os.O_APPEND)
+	f, err := openRegular(p.root, name, os.O_RDWR|os.O_APPEND)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return false, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -179,8 +180,8 @@ func (p *projectsFolder) sessions(folder projectFolder) []sessionFile {
 	return found
 }
 
-// find returns every copy of a session, those in the folder of dir first, and
-// where it looked.
+// find returns every copy of a session and where it looked. The copy in the
+// folder of dir comes first; without dir it is the newest, as in a listing.
 func (p *projectsFolder) find(ctx context.Context, id, dir string) (copies []sessionFile, searched []string, err error) {
 	folders, err := p.folders(ctx, dir, true)
 	for _, f := range folders {
@@ -191,6 +192,7 @@ func (p *projectsFolder) find(ctx context.Context, id, dir string) (copies []ses
 	}
 	if dir == "" {
 		searched = []string{filepath.Join(p.path, "*")}
+		slices.SortStableFunc(copies, func(a, b sessionFile) int { return b.modified.Compare(a.modified) })
 	}
 	return copies, searched, err
 }
@@ -219,13 +221,13 @@ func (t Transcripts) withSession(ctx context.Context, id, dir string, do func(*p
 	return do(p, copies)
 }
 
-// open opens a regular file. It does not wait for the other end of a pipe that
-// took the file's place.
-func (p *projectsFolder) open(name string, flag int) (*os.File, error) {
+// openRegular opens a regular file, with mode 0600 if flag asks to create it.
+// It does not wait for the other end of a pipe that took the file's place.
+func openRegular(root *os.Root, name string, flag int) (*os.File, error) {
 	if runtime.GOOS != "windows" {
 		flag |= syscall.O_NONBLOCK
 	}
-	f, err := p.root.OpenFile(name, flag, 0)
+	f, err := root.OpenFile(name, flag, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +244,7 @@ func (p *projectsFolder) open(name string, flag int) (*os.File, error) {
 
 // transcript reads a whole file of entries.
 func (p *projectsFolder) transcript(ctx context.Context, name string) ([]*transcriptLine, error) {
-	f, err := p.open(name, os.O_RDONLY)
+	f, err := openRegular(p.root, name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +263,7 @@ func (p *projectsFolder) sidecarBytes(name string) (json.RawMessage, bool) {
 	if info, err := p.root.Lstat(name); err != nil || !info.Mode().IsRegular() {
 		return nil, false
 	}
-	f, err := p.open(name, os.O_RDONLY)
+	f, err := openRegular(p.root, name, os.O_RDONLY)
 	if err != nil {
 		return nil, false
 	}

@@ -27,8 +27,8 @@ func fuzzSeeds(f *testing.F) {
 	}
 }
 
-// FuzzTranscript feeds a foreign transcript to everything that reads one.
-func FuzzTranscript(f *testing.F) {
+// FuzzListing puts a foreign file beside a sound one.
+func FuzzListing(f *testing.F) {
 	fuzzSeeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h := newTestHome(t)
@@ -48,10 +48,18 @@ func FuzzTranscript(f *testing.F) {
 		if sound != 1 {
 			t.Errorf("the sound session is listed %d times", sound)
 		}
-		messages, err := h.Messages(t.Context(), sid(1), MessageOptions{System: true})
+	})
+}
+
+// FuzzTranscript feeds a foreign transcript to what reads and copies one.
+func FuzzTranscript(f *testing.F) {
+	fuzzSeeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		lines, err := readTranscript(t.Context(), bytes.NewReader(data))
 		if err != nil {
 			t.Fatal(err)
 		}
+		messages := conversation(lines, sid(1), true)
 		seen := make(map[string]bool)
 		for _, m := range messages {
 			if seen[m.UUID] {
@@ -62,14 +70,16 @@ func FuzzTranscript(f *testing.F) {
 				t.Errorf("not JSON: %s, %s", m.Raw, m.Message)
 			}
 		}
-		if id, err := h.Fork(t.Context(), sid(1), ForkOptions{}); err == nil {
-			if _, err := h.Info(t.Context(), id, ""); err != nil {
-				t.Errorf("the fork: %v", err)
-			}
+		copying := fork{from: sid(1), to: sid(2)}
+		copied, err := copying.copy(lines, ForkOptions{})
+		if err != nil {
+			return // nothing to fork
 		}
-		var s MemoryStore
-		if err := h.Import(t.Context(), sid(1), "", &s, ImportOptions{}); err == nil && len(bytes.TrimSpace(data)) == 0 {
-			t.Log("a blank file imports as nothing")
+		for _, e := range copied {
+			o, ok := parseObject(e)
+			if !ok || string(o.get("sessionId")) != `"`+sid(2)+`"` || bytes.ContainsRune(e, '\n') {
+				t.Errorf("copied %q", e)
+			}
 		}
 	})
 }

@@ -59,7 +59,8 @@ func (t Transcripts) List(ctx context.Context, opts ListOptions) ([]SessionInfo,
 		seen[s.id] = true
 		return again
 	})
-	return collect(ctx, opts, files, func(s sessionFile) listRow {
+	fileID := func(s sessionFile) string { return s.id }
+	return collect(ctx, opts, files, fileID, func(s sessionFile) listRow {
 		d, err := p.digest(s)
 		if err != nil || s.otherDir(d.Cwd) {
 			return listRow{id: s.id}
@@ -107,10 +108,10 @@ const maxListLoads = 16
 
 // collect loads sessions in their order, several at once, until the page that
 // opts ask for is full.
-func collect[T interface{ sessionID() string }](ctx context.Context, opts ListOptions, sessions []T, load func(T) listRow) ([]SessionInfo, error) {
+func collect[T any](ctx context.Context, opts ListOptions, sessions []T, id func(T) string, load func(T) listRow) ([]SessionInfo, error) {
 	exists := make(map[string]bool)
 	for _, s := range sessions {
-		exists[s.sessionID()] = true
+		exists[id(s)] = true
 	}
 	enough := len(sessions)
 	if opts.Limit > 0 {
@@ -155,9 +156,6 @@ func leadsTo(next map[string]string, from, to string) bool {
 	return true
 }
 
-func (s sessionFile) sessionID() string  { return s.id }
-func (s SessionStamp) sessionID() string { return s.Session }
-
 // Info returns what List would say about one session, if it is not a
 // subagent's and there is something to say; otherwise the error is
 // [ErrSessionNotFound].
@@ -195,7 +193,7 @@ func (t Transcripts) Info(ctx context.Context, id, dir string) (SessionInfo, err
 // summary from the tail alone, for what the head says of them may be outdated.
 func (p *projectsFolder) digest(s sessionFile) (sessionDigest, error) {
 	var d sessionDigest
-	f, err := p.open(s.main(), os.O_RDONLY)
+	f, err := openRegular(p.root, s.main(), os.O_RDONLY)
 	if err != nil {
 		return d, err
 	}

@@ -27,6 +27,11 @@ func (t Transcripts) Messages(ctx context.Context, id string, opts MessageOption
 	if err != nil {
 		return nil, absent(err)
 	}
+	return page(conversation(lines, id, opts.System), opts.Offset, opts.Limit), nil
+}
+
+// conversation returns the messages of a session, of which lines are all.
+func conversation(lines []*transcriptLine, id string, system bool) []TranscriptMessage {
 	c := newChain(lines)
 	c.relink()
 	leaf := c.leaf()
@@ -43,11 +48,11 @@ func (t Transcripts) Messages(ctx context.Context, id string, opts MessageOption
 			if m, ok := queuedPrompt(l, id); ok {
 				messages = append(messages, m)
 			}
-		} else if l.spoken() || l.Type == "system" && opts.System {
+		} else if l.spoken() || l.Type == "system" && system {
 			messages = append(messages, newTranscriptMessage(l, id))
 		}
 	}
-	return page(messages, opts.Offset, opts.Limit), nil
+	return messages
 }
 
 // absent drops the errors that mean "no such session".

@@ -36,10 +36,13 @@ func (t Transcripts) listStore(ctx context.Context, opts ListOptions) ([]Session
 	stamps = slices.SortedFunc(slices.Values(stamps), func(a, b SessionStamp) int {
 		return newestFirst(a.Modified, b.Modified, a.Session, b.Session)
 	})
-	return collect(ctx, opts, stamps, func(s SessionStamp) listRow {
+	stampID := func(s SessionStamp) string { return s.Session }
+	return collect(ctx, opts, stamps, stampID, func(s SessionStamp) listRow {
 		var d sessionDigest
 		if sum, ok := known[s.Session]; !ok || sum.Modified.Before(s.Modified) || !unmarshalLoosely(sum.Data, &d) {
-			entries, err := loadSafely(ctx, t.Store, SessionKey{Project: project, Session: s.Session})
+			entries, err := recovered(func() ([]json.RawMessage, error) {
+				return t.Store.Load(ctx, SessionKey{Project: project, Session: s.Session})
+			})
 			if err != nil {
 				return listRow{id: s.Session, info: SessionInfo{ID: s.Session, Dir: dir, Modified: s.Modified}, shown: true}
 			}
@@ -47,16 +50,6 @@ func (t Transcripts) listStore(ctx context.Context, opts ListOptions) ([]Session
 		}
 		return newListRow(&d, s.Session, dir, s.Modified, opts)
 	})
-}
-
-// loadSafely makes an error of a panic: listing loads on its own goroutines.
-func loadSafely(ctx context.Context, s Store, key SessionKey) (entries []json.RawMessage, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("the store panicked: %v", p)
-		}
-	}()
-	return s.Load(ctx, key)
 }
 
 func digestEntries(entries []json.RawMessage) sessionDigest {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,10 +96,7 @@ func mid(n int) string { return fmt.Sprintf("%08d-0000-4000-8000-00000000000b", 
 // line returns a JSON object with the members given in turn, on top of base.
 // A nil value removes a member.
 func line(base map[string]any, members ...any) string {
-	m := map[string]any{}
-	for k, v := range base {
-		m[k] = v
-	}
+	m := maps.Clone(base)
 	for i := 0; i < len(members); i += 2 {
 		if members[i+1] == nil {
 			delete(m, members[i].(string))
