@@ -25,6 +25,7 @@ func newMaterialHome(t *testing.T) (materialOptions, *MemoryStore, string) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	t.Setenv("TMP", temp)
+	t.Setenv("CLAUDE_CODE_PROJECT_DIR_NAME", "")
 	s := new(MemoryStore)
 	return materialOptions{Store: s, Dir: "/x/work", ConfigDir: t.TempDir()}, s, temp
 }
@@ -150,6 +151,12 @@ func TestMaterialize(t *testing.T) {
 		o.Store = listerOnly{s, s}
 		if m := mustMaterialize(t, o); m.read(t, "projects", project, sid(1), "subagents", "agent-x.jsonl") != "" {
 			t.Error("x is there")
+		}
+	})
+	t.Run("7.2: in the folder that the environment forces on the CLI", func(t *testing.T) {
+		t.Setenv("CLAUDE_CODE_PROJECT_DIR_NAME", "shared")
+		if mustMaterialize(t, opts).read(t, "projects", "shared", sid(1)+".jsonl") == "" {
+			t.Error("it is not there")
 		}
 	})
 	t.Run("item 329: removed", func(t *testing.T) {

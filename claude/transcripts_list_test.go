@@ -127,6 +127,18 @@ func TestList(t *testing.T) {
 	})
 }
 
+func TestListInForcedFolder(t *testing.T) {
+	h := newTestHome(t)
+	path := filepath.Join(h.ConfigDir, "projects", "shared", sid(1)+".jsonl")
+	os.MkdirAll(filepath.Dir(path), 0o700)
+	os.WriteFile(path, []byte(user(1, 0, "hi")), 0o600)
+	t.Setenv("CLAUDE_CONFIG_DIR", h.ConfigDir)
+	t.Setenv("CLAUDE_CODE_PROJECT_DIR_NAME", "shared")
+	h.wantList(ListOptions{Dir: "/x/work"}) // the folder was named, so the variable does not count
+	h.ConfigDir = ""
+	h.wantList(ListOptions{Dir: "/x/work"}, 1)
+}
+
 func TestListWorktrees(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git")
@@ -289,6 +301,7 @@ func TestListHostile(t *testing.T) {
 		secret := filepath.Join(outside, sid(9)+".jsonl")
 		os.WriteFile(secret, []byte(user(1, 0, "secret")), 0o600)
 		os.Symlink(secret, h.path("/x/work", sid(9)+".jsonl"))
+		os.Symlink(sid(1)+".jsonl", h.path("/x/work", sid(12)+".jsonl"))
 		os.Symlink(outside, filepath.Join(h.ConfigDir, "projects", "-outside"))
 		os.Symlink("..", filepath.Join(h.ConfigDir, "projects", "-up"))
 		os.Symlink("-loop", filepath.Join(h.ConfigDir, "projects", "-loop"))
@@ -302,4 +315,12 @@ func TestListHostile(t *testing.T) {
 	}
 	h.wantList(ListOptions{}, 8, 2, 1)
 	h.wantList(ListOptions{Dir: "/x/work"}, 8, 2, 1)
+	for _, n := range []int{9, 10, 12} { // links and a pipe
+		if got, err := h.Messages(t.Context(), sid(n), MessageOptions{}); len(got) != 0 || err != nil {
+			t.Errorf("Messages of session %d = %v, %v", n, got, err)
+		}
+		if err := h.Rename(t.Context(), sid(n), "", "x"); !errors.Is(err, ErrSessionNotFound) {
+			t.Errorf("Rename of session %d: %v", n, err)
+		}
+	}
 }

@@ -85,6 +85,9 @@ func TestMessages(t *testing.T) {
 			user(1, 0, "go"), response(2, 1, "m", toolUse("x")), response(3, 2, "m", toolUse("y")),
 			user(4, 3, toolResult("y")), user(5, 9, toolResult("x"), "sourceToolAssistantUUID", mid(2)), assistant(6, 4, "done"),
 		}, []int{1, 2, 3, 4, 5, 6}},
+		{"item 419: a result that is there already stays out", []string{
+			user(1, 0, "go"), response(2, 1, "m", toolUse("x")), user(3, 2, toolResult("x")), user(4, 2, toolResult("x")), assistant(5, 4, "done"),
+		}, []int{1, 2, 4, 5}},
 		{"item 419: a branch left behind stays out", []string{
 			user(1, 0, "go"), response(2, 1, "m", "hi"), user(3, 2, "left"), user(4, 2, "taken"),
 		}, []int{1, 2, 4}},

@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,8 +71,7 @@ func subagentID(subpath string) (string, bool) {
 	return id, ok && id != ""
 }
 
-// subagentPaths returns the subpaths of a session's subagents, the shallow
-// ones first.
+// subagentPaths returns the subpaths of a session's subagents.
 func (t Transcripts) subagentPaths(ctx context.Context, id, dir string) (paths []string, err error) {
 	if !validSessionID(id) {
 		return nil, nil
@@ -81,29 +81,36 @@ func (t Transcripts) subagentPaths(ctx context.Context, id, dir string) (paths [
 		if err != nil {
 			return nil, fmt.Errorf("listing subagents of %s: %w", id, err)
 		}
-	} else {
-		err = t.withSession(ctx, id, dir, func(p *projectsFolder, copies []sessionFile) error {
-			paths, _ = p.subagentFiles(copies)
-			return nil
-		})
-		if err != nil {
-			return nil, absent(err)
-		}
+		return subagentsOf(paths), nil
 	}
+	err = t.withSession(ctx, id, dir, func(p *projectsFolder, copies []sessionFile) error {
+		paths, _ = p.subagentFiles(copies)
+		return nil
+	})
+	return subagentsOf(paths), absent(err)
+}
+
+// subagentsOf returns those paths that are of subagents, the shallow ones
+// first.
+func subagentsOf(paths []string) []string {
 	paths = slices.DeleteFunc(slices.Clone(paths), func(p string) bool {
 		_, ok := subagentID(p)
 		return !ok
 	})
-	slices.SortFunc(paths, shallowFirst)
-	return paths, nil
+	slices.SortFunc(paths, func(a, b string) int {
+		return cmp.Or(strings.Count(a, "/")-strings.Count(b, "/"), strings.Compare(a, b))
+	})
+	return paths
 }
 
-// shallowFirst orders paths by depth and then by name.
-func shallowFirst(a, b string) int {
-	if d := strings.Count(a, "/") - strings.Count(b, "/"); d != 0 {
-		return d
+// pathOfSubagent returns the shallowest path of one subagent.
+func pathOfSubagent(paths []string, agent string) (string, bool) {
+	for _, p := range subagentsOf(paths) {
+		if id, _ := subagentID(p); id == agent {
+			return p, true
+		}
 	}
-	return strings.Compare(a, b)
+	return "", false
 }
 
 // subagentFiles returns the subpaths of the transcripts under the first copy
@@ -129,46 +136,48 @@ func (p *projectsFolder) subagentFiles(copies []sessionFile) ([]string, sessionF
 	return nil, sessionFile{}
 }
 
-// subagentLines reads the transcript of one subagent.
-func (t Transcripts) subagentLines(ctx context.Context, id, agent, dir string) ([]*transcriptLine, agentOrigin, error) {
-	paths, err := t.subagentPaths(ctx, id, dir)
-	if errors.Is(err, ErrStoreUnsupported) {
-		paths, err = []string{"subagents/agent-" + agent}, nil
-	}
-	if err != nil {
-		return nil, agentOrigin{}, err
-	}
-	i := slices.IndexFunc(paths, func(p string) bool {
-		a, _ := subagentID(p)
-		return a == agent
-	})
-	if i < 0 {
-		return nil, agentOrigin{}, nil
-	}
+// subagentLines reads the transcript of one subagent, and where it came from.
+func (t Transcripts) subagentLines(ctx context.Context, id, agent, dir string) (lines []*transcriptLine, origin agentOrigin, err error) {
 	if t.Store != nil {
-		key := storeKey(id, dir)
-		key.Subpath = paths[i]
-		entries, err := t.Store.Load(ctx, key)
-		if err != nil {
-			return nil, agentOrigin{}, fmt.Errorf("loading subagent %s of %s: %w", agent, id, err)
-		}
-		entries, meta := splitMetadata(entries)
-		var origin agentOrigin
-		unmarshalLoosely(meta, &origin)
-		return parseEntries(entries), origin, nil
+		return t.storeSubagent(ctx, id, agent, dir)
 	}
-	var lines []*transcriptLine
-	var origin agentOrigin
 	err = t.withSession(ctx, id, dir, func(p *projectsFolder, copies []sessionFile) error {
-		_, s := p.subagentFiles(copies)
-		name := path.Join(s.folder(), paths[i])
+		paths, s := p.subagentFiles(copies)
+		subpath, ok := pathOfSubagent(paths, agent)
+		if !ok {
+			return nil
+		}
+		name := path.Join(s.folder(), subpath)
 		p.sidecar(name+".meta.json", &origin)
-		if lines, err = p.transcript(ctx, name+".jsonl"); err != nil {
+		lines, err = p.transcript(ctx, name+".jsonl")
+		if err != nil {
 			return fmt.Errorf("reading subagent %s of %s: %w", agent, id, err)
 		}
 		return nil
 	})
 	return lines, origin, err
+}
+
+// storeSubagent is subagentLines in a store. One that cannot list subagents
+// may still have those that the session itself started.
+func (t Transcripts) storeSubagent(ctx context.Context, id, agent, dir string) (lines []*transcriptLine, origin agentOrigin, err error) {
+	paths, err := t.subagentPaths(ctx, id, dir)
+	if errors.Is(err, ErrStoreUnsupported) {
+		paths, err = []string{"subagents/agent-" + agent}, nil
+	}
+	subpath, ok := pathOfSubagent(paths, agent)
+	if !ok || err != nil {
+		return nil, origin, err
+	}
+	key := storeKey(id, dir)
+	key.Subpath = subpath
+	entries, err := t.Store.Load(ctx, key)
+	if err != nil {
+		return nil, origin, fmt.Errorf("loading subagent %s of %s: %w", agent, id, err)
+	}
+	entries, meta := splitMetadata(entries)
+	unmarshalLoosely(meta, &origin)
+	return parseEntries(entries), origin, nil
 }
 
 // splitMetadata separates a subagent's entries from the last one that says
