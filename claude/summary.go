@@ -25,6 +25,9 @@ type Summary struct {
 func FoldSummary(prev Summary, key SessionKey, entries []json.RawMessage) Summary {
 	var d sessionDigest
 	unmarshalLoosely(prev.Data, &d)
+	if d != (sessionDigest{}) {
+		d.Begun = true // other SDKs do not say so
+	}
 	for _, l := range parseEntries(entries) {
 		d.add(l)
 	}

@@ -73,6 +73,12 @@ func TestFoldSummary(t *testing.T) {
 			t.Errorf("got %v", got)
 		}
 	})
+	t.Run("item 360: also in a summary that another SDK began", func(t *testing.T) {
+		s := fold(Summary{Data: json.RawMessage(`{"cwd":"/a"}`)}, user(1, 0, "hi", "isSidechain", true))
+		if got := summaryData(t, s)["isSidechain"]; got != nil {
+			t.Errorf("got %v", got)
+		}
+	})
 	t.Run("item 360: broken data starts anew", func(t *testing.T) {
 		if got := summaryData(t, fold(Summary{Data: []byte("{")}, user(1, 0, "hi")))["firstPrompt"]; got != "hi" {
 			t.Errorf("got %v", got)
