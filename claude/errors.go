@@ -2,9 +2,64 @@ package claude
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 )
+
+// ErrClosed is returned by what needs a session that was closed, by Close or
+// because its context ended.
+var ErrClosed = errors.New("session is closed")
+
+// ErrInputClosed is returned for a message that comes after CloseInput.
+var ErrInputClosed = errors.New("the session's input is closed")
+
+// ConnectionError says that the CLI could not be started or spoken to.
+type ConnectionError struct {
+	Op     string // what was tried
+	Stderr string // the end of what the CLI printed there, without secrets; may be empty
+	Err    error
+}
+
+func (e *ConnectionError) Error() string {
+	return withStderr(fmt.Sprintf("%s: %v", e.Op, e.Err), e.Stderr)
+}
+
+func (e *ConnectionError) Unwrap() error { return e.Err }
+
+// ProcessError says that the CLI ended on its own, and not well.
+type ProcessError struct {
+	ExitCode int          // -1 when a signal ended it
+	Signal   string       // such as "killed"; empty when it returned
+	Stderr   string       // the end of what it printed there, without secrets; may be empty
+	Result   *ResultError // the error result that it ended after; nil if there was none
+}
+
+func (e *ProcessError) Error() string {
+	if e.Result != nil {
+		return e.Result.Error()
+	}
+	text := fmt.Sprintf("claude code ended with exit code %d", e.ExitCode)
+	if e.Signal != "" {
+		text = "claude code was ended by a signal: " + e.Signal
+	}
+	return withStderr(text, e.Stderr)
+}
+
+// Unwrap returns the error result, if there was one.
+func (e *ProcessError) Unwrap() error {
+	if e.Result == nil {
+		return nil
+	}
+	return e.Result
+}
+
+func withStderr(text, stderr string) string {
+	if stderr = strings.TrimSpace(stderr); stderr != "" {
+		text += "; its stderr: " + stderr
+	}
+	return text
+}
 
 // maxErrorLine is how many bytes of a line a DecodeError keeps.
 const maxErrorLine = 1024

@@ -53,6 +53,11 @@ func (h *Header) Raw() json.RawMessage {
 // Raw say all there is to know.
 type Unknown struct {
 	Header
+
+	// Err says why a line could not be decoded: a *[DecodeError] or a
+	// *[LineTooLongError], whose line is lost. It is nil for what is merely
+	// unknown.
+	Err error
 }
 
 func (*Unknown) field(*scanner, string) bool { return false }

@@ -1,0 +1,45 @@
+package claude
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// dieWithParent makes the kernel kill the process when this one ends.
+func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
+
+// killMarked kills every process that has mark in its environment.
+// The CLI (2.1.325) starts commands in sessions of their own, and leaves them
+// running when it is killed.
+func killMarked(mark string) {
+	for found := true; found; { // until none is left: they may still start others
+		found = false
+		files, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, file := range files {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			if err != nil || !marked(file, mark) {
+				continue
+			}
+			// The process is held by a descriptor before it is looked at again,
+			// so that a new one with its number is never killed.
+			p, err := os.FindProcess(pid)
+			if err != nil {
+				continue
+			}
+			if marked(file, mark) && p.Kill() == nil {
+				found = true
+			}
+			p.Release()
+		}
+	}
+}
+
+// marked tells whether the environment in file holds mark. It is empty for a
+// process that has ended and was not waited for.
+func marked(file, mark string) bool {
+	env, err := os.ReadFile(file)
+	return err == nil && bytes.Contains(append(env, 0), append([]byte(mark), 0))
+}

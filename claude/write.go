@@ -1,0 +1,85 @@
+package claude
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// outgoing is one line for the CLI, or the end of its input.
+type outgoing struct {
+	line []byte     // with its newline
+	last bool       // close the input instead
+	done chan error // gets the writer's result, once; buffered
+}
+
+// write is the one goroutine that writes to the CLI, so that lines stay whole
+// whoever sends them. It ends when the CLI is gone.
+func (s *Session) write() {
+	stdin := s.proc.Stdin()
+	closed := false
+	for {
+		select {
+		case o := <-s.out:
+			switch {
+			case closed && o.last:
+				o.done <- nil
+			case closed:
+				o.done <- ErrInputClosed
+			case o.last:
+				closed = true
+				o.done <- stdin.Close()
+			default:
+				_, err := stdin.Write(o.line)
+				o.done <- err
+			}
+		case <-s.gone:
+			return
+		}
+	}
+}
+
+// send hands o to the writer and waits until it is written. If ctx ends first
+// it may or may not be.
+func (s *Session) send(ctx context.Context, o outgoing) error {
+	o.done = make(chan error, 1)
+	select {
+	case s.out <- o:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.gone:
+		return s.over()
+	}
+	select {
+	case err := <-o.done:
+		if err == nil || err == ErrInputClosed {
+			return err
+		}
+		// The pipe is broken because the CLI is ending: say why it is.
+		if within(s.opts.grace(), s.gone) {
+			return s.over()
+		}
+		return &ConnectionError{Op: "writing to claude code", Err: err}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.gone:
+		return s.over()
+	}
+}
+
+// post sends v as one line.
+func (s *Session) post(ctx context.Context, v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encoding a message: %w", err)
+	}
+	return s.send(ctx, outgoing{line: append(line, '\n')})
+}
+
+// over is the error of what needs a CLI that is gone.
+func (s *Session) over() error {
+	if s.err != nil {
+		return s.err
+	}
+	return ErrClosed
+}
