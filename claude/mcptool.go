@@ -1,0 +1,145 @@
+package claude
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"strings"
+	"sync"
+	"unicode/utf16"
+	"weak"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// MaxResultSize lets results of tool reach the model whole up to this many
+// characters, and returns tool. Without it the CLI writes a result over 50,000
+// characters into a file and shows the model its beginning.
+func MaxResultSize(tool *mcp.Tool, chars int) *mcp.Tool {
+	return setMeta(tool, "anthropic/maxResultSizeChars", chars)
+}
+
+// AlwaysLoad shows tool to the model from the start, where the CLI would
+// leave it to be found by tool search, and returns tool.
+func AlwaysLoad(tool *mcp.Tool) *mcp.Tool {
+	return setMeta(tool, "anthropic/alwaysLoad", true)
+}
+
+// EndTurn makes a call of tool the last of its turn, and returns tool.
+func EndTurn(tool *mcp.Tool) *mcp.Tool {
+	return setMeta(tool, "claude/endTurn", true)
+}
+
+// setMeta leaves the map that tool came with alone: tools may share one.
+func setMeta(tool *mcp.Tool, key string, value any) *mcp.Tool {
+	meta := maps.Clone(tool.Meta)
+	if meta == nil {
+		meta = mcp.Meta{}
+	}
+	meta[key] = value
+	tool.Meta = meta
+	return tool
+}
+
+// ToolName returns the name by which the model, permission rules and hooks
+// know a tool of an MCP server. The server's name is its key in the options,
+// whatever it calls itself.
+func ToolName(server, tool string) string {
+	return "mcp__" + nameForModel(server) + "__" + nameForModel(tool)
+}
+
+// nameForModel replaces as the CLI does: one underscore for each UTF-16 unit
+// that is no ASCII letter or digit, underscore or hyphen.
+func nameForModel(name string) string {
+	var b strings.Builder
+	for _, r := range name {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-':
+			b.WriteRune(r)
+		default:
+			b.WriteString("__"[:utf16.RuneLen(r)])
+		}
+	}
+	return b.String()
+}
+
+// guarded holds the servers that have the middleware safely. It is global
+// because middleware cannot be taken off a server again, and a server may
+// serve any number of sessions, one after the other or at once.
+var guarded struct {
+	sync.Mutex
+	servers map[weak.Pointer[mcp.Server]]bool
+}
+
+// guard makes a server answer whatever its handlers do, once per server.
+func guard(server *mcp.Server) {
+	guarded.Lock()
+	defer guarded.Unlock()
+	key := weak.Make(server)
+	if guarded.servers[key] {
+		return
+	}
+	if guarded.servers == nil {
+		guarded.servers = make(map[weak.Pointer[mcp.Server]]bool)
+	}
+	guarded.servers[key] = true
+	runtime.AddCleanup(server, func(key weak.Pointer[mcp.Server]) {
+		guarded.Lock()
+		defer guarded.Unlock()
+		delete(guarded.servers, key)
+	}, key)
+	server.AddReceivingMiddleware(safely)
+}
+
+// safely turns into errors what the MCP SDK (1.8.0) does not survive: a panic
+// of a handler, which would end the host, and a result that is missing or no
+// JSON, which would leave the call without an answer.
+func safely(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				result, err = failedMethod(method, fmt.Errorf("panic: %v", v))
+			}
+		}()
+		result, err = next(ctx, method, req)
+		if err != nil || result == nil {
+			return result, err
+		}
+		if r, ok := result.(*mcp.CallToolResult); ok && r == nil {
+			return failedMethod(method, errors.New("the tool returned no result"))
+		}
+		if _, err := json.Marshal(result); err != nil {
+			return failedMethod(method, fmt.Errorf("encoding the result: %w", err))
+		}
+		return result, nil
+	}
+}
+
+// failedMethod says that a method failed, in the way that the model gets to read.
+func failedMethod(method string, err error) (mcp.Result, error) {
+	if method != methodCallTool {
+		return nil, err
+	}
+	return toolError(err), nil
+}
+
+func toolError(err error) *mcp.CallToolResult {
+	result := new(mcp.CallToolResult)
+	result.SetError(err)
+	return result
+}
+
+// forModel turns the failure of a tool, which the model should read, into a
+// result that says so: an internal error, such as one without a code, or wrong
+// parameters, as the MCP SDK calls an unknown tool. Other codes are for the
+// CLI, and their error is returned.
+func forModel(err error) (json.RawMessage, error) {
+	if code := wireError(err).Code; code != jsonrpc.CodeInvalidParams && code != jsonrpc.CodeInternalError {
+		return nil, err
+	}
+	return json.Marshal(toolError(err))
+}
