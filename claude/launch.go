@@ -64,6 +64,14 @@ const maxSchemaFlag = 16 << 10
 // launch turns the options into what starts the CLI at path. The caller calls
 // cleanup when the process has ended.
 func (o *Options) launch(path string) (*launch, error) {
+	if o.Dir != "" {
+		// The system would say that the program does not exist.
+		if info, err := os.Stat(o.Dir); err != nil {
+			return nil, badOption("Dir: %w", err)
+		} else if !info.IsDir() {
+			return nil, badOption("Dir: %s is not a directory", o.Dir)
+		}
+	}
 	return o.launchOn(runtime.GOOS, path, os.Environ())
 }
 
