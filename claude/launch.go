@@ -27,10 +27,10 @@ type launch struct {
 
 // initialize is the first request of a session.
 type initialize struct {
-	Subtype              string                     `json:"subtype"`
 	Hooks                map[string][]hookMatcher   `json:"hooks,omitempty"`
 	SDKServers           []string                   `json:"sdkMcpServers,omitempty"`
 	SDKServerConfigs     map[string]serverWire      `json:"sdkMcpServerConfigs,omitempty"`
+	SDKServerManifests   map[string]any             `json:"sdkMcpServerManifests,omitempty"`
 	Schema               json.RawMessage            `json:"jsonSchema,omitempty"`
 	SystemPrompt         []string                   `json:"systemPrompt,omitempty"`
 	AppendSystemPrompt   string                     `json:"appendSystemPrompt,omitempty"`
@@ -234,7 +234,6 @@ func (o *Options) settingsArguments(c *commandLine) error {
 // for the command line.
 func (o *Options) initialize(hooks map[string][]hookMatcher) initialize {
 	r := initialize{
-		Subtype:              "initialize",
 		Hooks:                hooks,
 		Schema:               o.Schema,
 		AppendSystemPrompt:   o.SystemPrompt.Append,

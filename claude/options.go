@@ -112,8 +112,17 @@ type Options struct {
 
 	// The process.
 
-	Debug       bool
-	DebugFile   string        // where debug output goes; empty means stderr; implies Debug
+	Debug     bool
+	DebugFile string // where debug output goes; empty means stderr; implies Debug
+	// Store keeps a copy of the session, and is where Resume and Continue find
+	// it. Nil means the CLI's own files alone.
+	Store     Store
+	StoreMode MirrorMode // when the copy is made; zero means at the end of each turn
+
+	// Spawn starts the CLI where this machine is not the place for it: in a
+	// container, on another host. Nil starts it here. ctx is that of Start.
+	Spawn func(ctx context.Context, c Command) (Process, error)
+
 	MaxLine     int           // bytes in a line of the CLI; zero means no limit
 	InitTimeout time.Duration // how long the CLI may take to start; zero means 60s
 	Grace       time.Duration // how long Close waits before it kills; zero means 5s

@@ -50,7 +50,7 @@ func (s *Session) Ask(ctx context.Context, m UserMessage, until Until) iter.Seq2
 			yield(nil, err)
 			return
 		}
-		a := &answer{s: s, id: id, until: until}
+		a := &exchange{s: s, id: id, until: until}
 		for msg, err := range s.stream(ctx) {
 			if err != nil {
 				if ctx.Err() != nil {
@@ -76,8 +76,8 @@ func (s *Session) Ask(ctx context.Context, m UserMessage, until Until) iter.Seq2
 	}
 }
 
-// answer follows the messages up to the end of the answer to one prompt.
-type answer struct {
+// exchange follows the messages up to the end of the answer to one prompt.
+type exchange struct {
 	s        *Session
 	id       string // of the prompt
 	until    Until
@@ -85,7 +85,7 @@ type answer struct {
 	err      error // what the iteration is to end with
 }
 
-func (a *answer) observe(m Message) {
+func (a *exchange) observe(m Message) {
 	switch m := m.(type) {
 	case *Result:
 		if !a.own(m) {
@@ -111,21 +111,21 @@ func (a *answer) observe(m Message) {
 
 // own tells whether m is the result of this prompt. A CLI that does not name
 // the prompt answers them in order.
-func (a *answer) own(m *Result) bool {
+func (a *exchange) own(m *Result) bool {
 	if m.UserMessageUUID != "" || len(m.UserMessageUUIDs) > 0 {
 		return m.UserMessageUUID == a.id || slices.Contains(m.UserMessageUUIDs, a.id)
 	}
 	return !a.s.ledger.waits(a.id)
 }
 
-func (a *answer) over() bool {
+func (a *exchange) over() bool {
 	return a.answered && (a.until == Answered || !a.s.ledger.busy() && a.s.queue.empty())
 }
 
 // abandon interrupts the turn of a prompt that nobody wants to read any more,
 // and drops what it still says, so that the next prompt starts clean. It takes
 // at most Options.Grace.
-func (s *Session) abandon(a *answer) {
+func (s *Session) abandon(a *exchange) {
 	if a.answered {
 		return
 	}

@@ -106,7 +106,7 @@ func Run[T any](ctx context.Context, prompt string, opts Options) (T, *Result, e
 	if err != nil {
 		return value, nil, fmt.Errorf("making a schema of %T: %w", value, err)
 	}
-	opts.Schema = schema.json
+	opts.Schema = schema.JSON
 	var result *Result
 	for msg, err := range Query(ctx, prompt, opts) {
 		if err != nil {

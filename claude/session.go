@@ -2,6 +2,7 @@ package claude
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -197,27 +198,32 @@ func (s *Session) initialize(ctx context.Context) error {
 	if m := s.bridge.manifests(ctx); len(m) > 0 {
 		s.first.SDKServerManifests = m
 	}
-	var info InitializeInfo
-	if err := s.call(ctx, "initialize", s.first, &info); err != nil {
+	var payload json.RawMessage
+	if err := s.call(ctx, "initialize", s.first, &payload); err != nil {
 		if errors.Is(err, late) {
 			return &ConnectionError{Op: "starting claude code", Stderr: s.stderrText(), Err: fmt.Errorf("%w; last seen: %s", late, s.lastSeen())}
 		}
 		return err
 	}
+	info, err := decodeInitialize(payload)
+	if err != nil {
+		return err
+	}
 	s.mu.Lock()
-	s.info, s.commands = &info, info.Commands
+	s.info, s.commands = info, info.Commands
 	s.mu.Unlock()
 	if v := info.Version; v != "" && !Supported(v) {
 		s.opts.warn("claude code " + v + " at " + s.opts.Path + " is older than " + MinVersion + ", which this package is for")
 	}
-	return s.checkHooks(&info)
+	return s.checkHooks(info)
 }
 
 // checkHooks refuses a CLI that would not block what a hook must block.
 func (s *Session) checkHooks(info *InitializeInfo) error {
 	for event, matchers := range s.first.Hooks {
 		for _, m := range matchers {
-			if m.OnFailure != "" && !(info.HookOnFailureSupported && info.HooksApplied) {
+			dropped := info.HooksApplied != nil && !*info.HooksApplied
+			if m.OnFailure != "" && (dropped || !info.HookOnFailureSupported) {
 				return &UnsupportedError{Request: event + " hook with BlockOnFailure", Version: info.Version}
 			}
 		}

@@ -246,8 +246,10 @@ func (s *Session) mirrored(line []byte) {
 
 // mirrorFailed tells whoever reads messages that the store has a gap.
 func (s *Session) mirrorFailed(key SessionKey, err error) {
-	m := &MirrorError{Header: Header{Type: "system", Subtype: "mirror_error", SessionID: key.Session}, Error: err.Error(), Key: key}
-	s.queue.notice(m)
+	s.queue.notice(&MirrorError{
+		Header: Header{Type: "system", Subtype: "mirror_error", SessionID: key.Session},
+		Error:  err.Error(), ProjectKey: key.Project, StoreSessionID: key.Session, Subpath: key.Subpath,
+	})
 }
 
 // readStderr keeps the end of what the CLI prints there, and passes it on.
