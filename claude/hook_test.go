@@ -222,7 +222,7 @@ func TestRecordedHooks(t *testing.T) {
 			t.Errorf("%s: %s", base.Event, request)
 		}
 	}
-	for _, event := range strings.Fields("PreToolUse PostToolUse PostToolUseFailure PostToolBatch UserPromptSubmit Stop SubagentStart SubagentStop PreCompact PostCompact SessionStart SessionEnd MessageDisplay WorktreeCreate") {
+	for event := range strings.FieldsSeq("PreToolUse PostToolUse PostToolUseFailure PostToolBatch UserPromptSubmit Stop SubagentStart SubagentStop PreCompact PostCompact SessionStart SessionEnd MessageDisplay WorktreeCreate") {
 		if seen[event] == 0 {
 			t.Errorf("no %s was recorded", event)
 		}
