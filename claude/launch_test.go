@@ -318,7 +318,7 @@ func TestLongValuesStayOffTheCommandLine(t *testing.T) {
 	long := strings.Repeat("x", 260<<10)
 	t.Run("items 13, 59: prompts and agents are sent, never --print, never --agents", func(t *testing.T) {
 		agents := map[string]AgentDefinition{}
-		for _, name := range strings.Fields("a b c d e f g h i j") {
+		for name := range strings.FieldsSeq("a b c d e f g h i j") {
 			agents[name] = AgentDefinition{Description: name, Prompt: long}
 		}
 		l := mustLaunch(t, Options{SystemPrompt: SystemPrompt{Text: long}, Agents: agents, Schema: json.RawMessage(`{"title":"` + long + `"}`)})

@@ -135,8 +135,7 @@ func (s *InProcess) check() error {
 	return checkServerTimeout(s.Timeout)
 }
 
-// wire returns what initialize tells about the server besides its name. The
-// field named name is for mcp_set_servers.
+// wire returns the server as mcp_set_servers takes it.
 func (s *InProcess) wire(name string) serverWire {
 	return serverWire{Type: "sdk", Name: name, Tools: s.Tools, Timeout: s.Timeout.Milliseconds()}
 }

@@ -185,7 +185,7 @@ func mergeObjects(path string, under, over map[string]any) map[string]any {
 }
 
 func joinLists(a, b []any) []any {
-	var joined []any
+	joined := []any{} // never nil: null is no list
 	seen := map[string]bool{}
 	for _, v := range slices.Concat(a, b) {
 		text, err := json.Marshal(v) // objects have their keys sorted
