@@ -356,4 +356,3 @@ func processesIn(t testing.TB, dir string) (found []string) {
 	}
 	return found
 }
-

@@ -1,0 +1,59 @@
+package claude_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/dfaf701a/nestor/claude"
+	"github.com/dfaf701a/nestor/claude/claudetest"
+)
+
+func TestMain(m *testing.M) {
+	scripts := maps.Clone(endings)
+	maps.Copy(scripts, talks)
+	code := claudetest.Main(m, scripts)
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// fake returns options for a fake CLI that plays a script.
+func fake(script string) claude.Options {
+	path, env := claudetest.Fake(script)
+	return claude.Options{Path: path, Env: env}
+}
+
+// collect returns the messages and the error that an iteration yields, and
+// fails the test if anything comes behind the error.
+func collect(t testing.TB, seq func(func(claude.Message, error) bool)) (messages []claude.Message, last error) {
+	t.Helper()
+	for msg, err := range seq {
+		if last != nil {
+			t.Fatalf("%v came behind the error %v", msg, last)
+		}
+		if err != nil {
+			last = err
+			continue
+		}
+		messages = append(messages, msg)
+	}
+	return messages, last
+}
+
+// results returns the texts of the results among the messages.
+func results(messages []claude.Message) (texts []string) {
+	for _, m := range messages {
+		if r, ok := m.(*claude.Result); ok {
+			texts = append(texts, r.Result)
+		}
+	}
+	return texts
+}
