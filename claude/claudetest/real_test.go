@@ -18,7 +18,14 @@ import (
 	"github.com/dfaf701a/nestor/scriptmodel"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	code := claudetest.Main(m, scripts)
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
 
 const transcripts = "../testdata/transcripts"
 
