@@ -18,15 +18,15 @@ type launch struct {
 	args     []string // without the program's name
 	env      []string
 	dir      string
-	init     initialize
+	init     initRequest
 	hooks    map[string]hookFunc   // by callback id
 	servers  map[string]*InProcess // by name
 	warnings []string              // about the options, for the log
 	cleanup  func()                // removes private files, once the process has ended; never nil
 }
 
-// initialize is the first request of a session.
-type initialize struct {
+// initRequest is the first request of a session.
+type initRequest struct {
 	Subtype              string                     `json:"subtype"`
 	Hooks                map[string][]hookMatcher   `json:"hooks,omitempty"`
 	SDKServers           []string                   `json:"sdkMcpServers,omitempty"`
@@ -232,8 +232,8 @@ func (o *Options) settingsArguments(c *commandLine) error {
 
 // initialize returns the request that carries what is too long, or too new,
 // for the command line.
-func (o *Options) initialize(hooks map[string][]hookMatcher) initialize {
-	r := initialize{
+func (o *Options) initialize(hooks map[string][]hookMatcher) initRequest {
+	r := initRequest{
 		Subtype:              "initialize",
 		Hooks:                hooks,
 		Schema:               o.Schema,

@@ -30,8 +30,8 @@ func mustLaunch(t *testing.T, o Options) *launch {
 	return l
 }
 
-// wantError checks that err says each of these.
-func wantError(t *testing.T, err error, says ...string) {
+// wantSaid checks that err says each of these.
+func wantSaid(t *testing.T, err error, says ...string) {
 	t.Helper()
 	if err == nil {
 		t.Fatalf("got no error, want one that says %q", says)
@@ -43,8 +43,8 @@ func wantError(t *testing.T, err error, says ...string) {
 	}
 }
 
-// sameJSON compares v, encoded, with want.
-func sameJSON(t *testing.T, v any, want string) {
+// wantJSON compares v, encoded, with want.
+func wantJSON(t *testing.T, v any, want string) {
 	t.Helper()
 	got, err := json.Marshal(v)
 	if err != nil {
@@ -205,7 +205,7 @@ func TestInitialize(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			sameJSON(t, mustLaunch(t, tt.o).init, tt.want)
+			wantJSON(t, mustLaunch(t, tt.o).init, tt.want)
 		})
 	}
 }
@@ -361,18 +361,18 @@ func TestLongValuesStayOffTheCommandLine(t *testing.T) {
 	t.Run("what cannot go elsewhere is an error, and leaves no file", func(t *testing.T) {
 		t.Setenv("TMPDIR", t.TempDir())
 		_, err := (&Options{Settings: `{"x":"` + long + `"}`, ManagedSettings: json.RawMessage(`{"x":"` + long + `"}`)}).launchOn("linux", "c", nil)
-		wantError(t, err, "--managed-settings", "bytes")
+		wantSaid(t, err, "--managed-settings", "bytes")
 		if left, _ := os.ReadDir(os.Getenv("TMPDIR")); len(left) > 0 {
 			t.Errorf("left %v", left)
 		}
 	})
 	t.Run("another user could not read the file", func(t *testing.T) {
 		_, err := (&Options{User: "nobody", Settings: `{"x":"` + long + `"}`}).launchOn("linux", "c", nil)
-		wantError(t, err, "--settings", "bytes")
+		wantSaid(t, err, "--settings", "bytes")
 	})
 	t.Run("Windows takes less", func(t *testing.T) {
 		_, err := (&Options{AutoApprove: []string{long[:33000]}}).launchOn("windows", "c", nil)
-		wantError(t, err, "Windows")
+		wantSaid(t, err, "Windows")
 	})
 }
 
@@ -405,7 +405,7 @@ func TestWorkingDirectoryIsChecked(t *testing.T) {
 	t.Run("item 8: a missing directory is named", func(t *testing.T) {
 		missing := filepath.Join(t.TempDir(), "gone")
 		_, err := (&Options{Dir: missing}).launch("/bin/claude")
-		wantError(t, err, "Dir", missing)
+		wantSaid(t, err, "Dir", missing)
 		if !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("got %v", err)
 		}
@@ -416,6 +416,6 @@ func TestWorkingDirectoryIsChecked(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := (&Options{Dir: file, Log: slog.New(slog.DiscardHandler)}).launch("/bin/claude")
-		wantError(t, err, "Dir", "not a directory")
+		wantSaid(t, err, "Dir", "not a directory")
 	})
 }
