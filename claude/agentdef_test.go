@@ -23,10 +23,10 @@ func TestAgentDefinition(t *testing.T) {
 		"item 175: effort as a number": {AgentDefinition{Description: "d", Prompt: "p", Effort: AgentEffort{Number: 32}}, `{"description":"d","prompt":"p","effort":32}`},
 		"no tools is not all tools":    {AgentDefinition{Description: "d", Prompt: "p", Tools: []string{}}, `{"description":"d","prompt":"p","tools":[]}`},
 	} {
-		t.Run(name, func(t *testing.T) { sameJSON(t, tt.d, tt.want) })
+		t.Run(name, func(t *testing.T) { wantJSON(t, tt.d, tt.want) })
 	}
 	t.Run("an agent has no server in this process", func(t *testing.T) {
 		_, err := json.Marshal(AgentServer{Name: "a", Config: &InProcess{Server: testServer()}})
-		wantError(t, err, "Options.MCPServers")
+		wantSaid(t, err, "Options.MCPServers")
 	})
 }

@@ -26,7 +26,7 @@ func TestElicitation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sameJSON(t, got, want)
+		wantJSON(t, got, want)
 	}
 	for _, reply := range []ElicitationReply{
 		{Action: ElicitDecline, Content: json.RawMessage(`{}`)},
@@ -54,6 +54,6 @@ func TestDialog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sameJSON(t, got, want)
+		wantJSON(t, got, want)
 	}
 }

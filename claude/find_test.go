@@ -52,7 +52,7 @@ func TestFind(t *testing.T) {
 				t.Errorf("found %q, want %q", got, tt.want)
 			}
 			if tt.want == "" {
-				wantError(t, err, tt.says...)
+				wantSaid(t, err, tt.says...)
 				if _, ok := errors.AsType[*NotFoundError](err); !ok {
 					t.Errorf("error is a %T", err)
 				}
@@ -71,7 +71,7 @@ func TestFind(t *testing.T) {
 		f := fakeFinder("windows", map[string]string{shim: shim}, new([]string))
 		f.override = shim
 		_, err := f.find()
-		wantError(t, err, shim, "batch file")
+		wantSaid(t, err, shim, "batch file")
 	})
 	t.Run("item 100: Windows is told of the native installer", func(t *testing.T) {
 		e := &NotFoundError{}
@@ -93,7 +93,7 @@ func TestBatchFilesAreRefused(t *testing.T) {
 	}
 	for _, path := range refused {
 		t.Run("item 96: "+path, func(t *testing.T) {
-			wantError(t, refuseBatch("windows", path), "batch file")
+			wantSaid(t, refuseBatch("windows", path), "batch file")
 			if err := refuseBatch("linux", path); err != nil {
 				t.Errorf("item 99: refused on Linux: %v", err)
 			}

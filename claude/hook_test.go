@@ -38,12 +38,12 @@ func TestEveryHookRegisters(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sameJSON(t, wire, `{"`+field.Name+`":[{"hookCallbackIds":["hook_0"]}]}`)
+			wantJSON(t, wire, `{"`+field.Name+`":[{"hookCallbackIds":["hook_0"]}]}`)
 			out, err := funcs["hook_0"](context.Background(), json.RawMessage(`{"hook_event_name":"`+field.Name+`","session_id":"s"}`), "call")
 			if err != nil {
 				t.Fatal(err)
 			}
-			sameJSON(t, out, `{"systemMessage":"hi"}`)
+			wantJSON(t, out, `{"systemMessage":"hi"}`)
 		})
 	}
 	if events != 33 {
@@ -125,7 +125,7 @@ func TestHookOutputs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sameJSON(t, out, tt.want)
+			wantJSON(t, out, tt.want)
 		})
 	}
 }
@@ -140,15 +140,15 @@ func TestHookFailures(t *testing.T) {
 	})
 	t.Run("an input of another shape is an error", func(t *testing.T) {
 		_, err := callHook(t, Hooks{PreToolUse: always[PreToolUseInput](&PreToolUseOutput{})}, `{"tool_name":7}`)
-		wantError(t, err, "PreToolUse", "input")
+		wantSaid(t, err, "PreToolUse", "input")
 	})
 	t.Run("a contradiction is an error", func(t *testing.T) {
 		_, err := callHook(t, Hooks{Stop: always[StopInput](&ContextOutput{HookOutput: HookOutput{Block: true, Approve: true}})}, `{}`)
-		wantError(t, err, "Stop hook")
+		wantSaid(t, err, "Stop hook")
 	})
 	t.Run("raw output that is no object is an error", func(t *testing.T) {
 		_, err := callHook(t, Hooks{Other: map[string][]RawHook{"X": always[HookInput](new(json.RawMessage("7")))}}, `{}`)
-		wantError(t, err, "X hook", "object")
+		wantSaid(t, err, "X hook", "object")
 	})
 }
 
@@ -167,7 +167,7 @@ func TestHookRegistration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sameJSON(t, wire, `{
+		wantJSON(t, wire, `{
 			"PreToolUse":[{"matcher":"Bash|Write","hookCallbackIds":["hook_0"],"timeout":1.5},
 				{"matcher":"^mcp__x__.*","hookCallbackIds":["hook_1"],"timeout":30,"onFailure":"block"}],
 			"Stop":[{"hookCallbackIds":["hook_2"]}],
@@ -190,7 +190,7 @@ func TestHookRegistration(t *testing.T) {
 			Other:        map[string][]RawHook{"": always[HookInput, json.RawMessage](nil)},
 		}
 		_, _, err := h.register()
-		wantError(t, err, "Hooks.Stop[0]: its Match", "Hooks.SubagentStop[0]: its BlockOnFailure", "Hooks.Setup[0]: its Match", "no name")
+		wantSaid(t, err, "Hooks.Stop[0]: its Match", "Hooks.SubagentStop[0]: its BlockOnFailure", "Hooks.Setup[0]: its Match", "no name")
 	})
 }
 
@@ -299,7 +299,7 @@ func TestBlockingHooksEndInTime(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
 				_, err := callHook(t, guard(20*time.Second, f), `{}`)
-				wantError(t, err, "PreToolUse hook", "no answer within 20s")
+				wantSaid(t, err, "PreToolUse hook", "no answer within 20s")
 				if took := time.Since(start); took != 20*time.Second {
 					t.Errorf("took %s", took)
 				}
@@ -310,12 +310,12 @@ func TestBlockingHooksEndInTime(t *testing.T) {
 	t.Run("a minute by default", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			_, err := callHook(t, guard(0, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }), `{}`)
-			wantError(t, err, "no answer within 1m0s")
+			wantSaid(t, err, "no answer within 1m0s")
 		})
 	})
 	t.Run("a panic is a failure", func(t *testing.T) {
 		_, err := callHook(t, guard(0, func(context.Context) error { panic("oops") }), `{}`)
-		wantError(t, err, "oops")
+		wantSaid(t, err, "oops")
 	})
 	t.Run("the CLI withdraws", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -350,12 +350,12 @@ func TestGateEveryCall(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sameJSON(t, out, tt.want)
+			wantJSON(t, out, tt.want)
 		})
 	}
 	t.Run("blocks what it cannot judge", func(t *testing.T) {
 		wire, _, _ := new(gate(nil, nil)).register()
-		sameJSON(t, wire, `{"PreToolUse":[{"hookCallbackIds":["hook_0"],"timeout":70,"onFailure":"block"}]}`)
+		wantJSON(t, wire, `{"PreToolUse":[{"hookCallbackIds":["hook_0"],"timeout":70,"onFailure":"block"}]}`)
 		for _, h := range []Hooks{gate(nil, nil), gate(nil, errors.New("x")), gate(Allow{Class: UserPermanent}, nil), gate(&Allow{}, nil)} {
 			if out, err := callHook(t, h, `{}`); err == nil {
 				t.Errorf("answered %s", out)

@@ -18,15 +18,15 @@ type launch struct {
 	args     []string // without the program's name
 	env      []string
 	dir      string
-	init     initialize
+	init     initRequest
 	hooks    map[string]hookFunc   // by callback id
 	servers  map[string]*InProcess // by name
 	warnings []string              // about the options, for the log
 	cleanup  func()                // removes private files, once the process has ended; never nil
 }
 
-// initialize is the first request of a session.
-type initialize struct {
+// initRequest is the first request of a session.
+type initRequest struct {
 	Hooks                map[string][]hookMatcher   `json:"hooks,omitempty"`
 	SDKServers           []string                   `json:"sdkMcpServers,omitempty"`
 	SDKServerConfigs     map[string]serverWire      `json:"sdkMcpServerConfigs,omitempty"`
@@ -64,14 +64,6 @@ const maxSchemaFlag = 16 << 10
 // launch turns the options into what starts the CLI at path. The caller calls
 // cleanup when the process has ended.
 func (o *Options) launch(path string) (*launch, error) {
-	if o.Dir != "" {
-		// The system would say that the program does not exist.
-		if info, err := os.Stat(o.Dir); err != nil {
-			return nil, badOption("Dir: %w", err)
-		} else if !info.IsDir() {
-			return nil, badOption("Dir: %s is not a directory", o.Dir)
-		}
-	}
 	return o.launchOn(runtime.GOOS, path, os.Environ())
 }
 
@@ -183,6 +175,7 @@ func (o *Options) sessionArguments(c *commandLine) {
 		c.args = append(c.args, "--resume-drops-turn="+*o.ResumeDropsTurn)
 	}
 	c.flag("no-session-persistence", o.NoPersistence)
+	c.flag("session-mirror", o.Store != nil)
 }
 
 func (o *Options) serverArguments(c *commandLine) error {
@@ -232,8 +225,8 @@ func (o *Options) settingsArguments(c *commandLine) error {
 
 // initialize returns the request that carries what is too long, or too new,
 // for the command line.
-func (o *Options) initialize(hooks map[string][]hookMatcher) initialize {
-	r := initialize{
+func (o *Options) initialize(hooks map[string][]hookMatcher) initRequest {
+	r := initRequest{
 		Hooks:                hooks,
 		Schema:               o.Schema,
 		AppendSystemPrompt:   o.SystemPrompt.Append,

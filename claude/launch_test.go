@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -30,8 +29,8 @@ func mustLaunch(t *testing.T, o Options) *launch {
 	return l
 }
 
-// wantError checks that err says each of these.
-func wantError(t *testing.T, err error, says ...string) {
+// wantSaid checks that err says each of these.
+func wantSaid(t *testing.T, err error, says ...string) {
 	t.Helper()
 	if err == nil {
 		t.Fatalf("got no error, want one that says %q", says)
@@ -43,8 +42,8 @@ func wantError(t *testing.T, err error, says ...string) {
 	}
 }
 
-// sameJSON compares v, encoded, with want.
-func sameJSON(t *testing.T, v any, want string) {
+// wantJSON compares v, encoded, with want.
+func wantJSON(t *testing.T, v any, want string) {
 	t.Helper()
 	got, err := json.Marshal(v)
 	if err != nil {
@@ -178,22 +177,22 @@ func testServer() *mcp.Server {
 func allowAll(context.Context, *PermissionRequest) (Decision, error) { return Allow{}, nil }
 
 func TestInitialize(t *testing.T) {
-	own := func(fields string) string { return `{"subtype":"initialize","systemPrompt":[""]` + fields + `}` }
+	own := func(fields string) string { return `{"systemPrompt":[""]` + fields + `}` }
 	tests := []struct {
 		name string
 		o    Options
 		want string
 	}{
 		{"items 14, 62, 168, 207, 208, 209: an empty system prompt and nothing else", Options{}, own("")},
-		{"item 15: a text", Options{SystemPrompt: SystemPrompt{Text: "be kind"}}, `{"subtype":"initialize","systemPrompt":["be kind"]}`},
+		{"item 15: a text", Options{SystemPrompt: SystemPrompt{Text: "be kind"}}, `{"systemPrompt":["be kind"]}`},
 		{"item 170: blocks", Options{SystemPrompt: SystemPrompt{Blocks: []string{"a", DynamicBoundary, "b"}}},
-			`{"subtype":"initialize","systemPrompt":["a","__SYSTEM_PROMPT_DYNAMIC_BOUNDARY__","b"]}`},
+			`{"systemPrompt":["a","__SYSTEM_PROMPT_DYNAMIC_BOUNDARY__","b"]}`},
 		{"no blocks are an empty prompt", Options{SystemPrompt: SystemPrompt{Blocks: []string{}}}, own("")},
-		{"item 16: Claude Code's prompt", Options{SystemPrompt: SystemPrompt{ClaudeCode: true}}, `{"subtype":"initialize"}`},
-		{"item 17: Claude Code's prompt and more", Options{SystemPrompt: SystemPrompt{ClaudeCode: true, Append: "x"}}, `{"subtype":"initialize","appendSystemPrompt":"x"}`},
+		{"item 16: Claude Code's prompt", Options{SystemPrompt: SystemPrompt{ClaudeCode: true}}, `{}`},
+		{"item 17: Claude Code's prompt and more", Options{SystemPrompt: SystemPrompt{ClaudeCode: true, Append: "x"}}, `{"appendSystemPrompt":"x"}`},
 		{"item 170: without what differs", Options{SystemPrompt: SystemPrompt{ClaudeCode: true, ExcludeDynamic: true, Snapshot: new(false)}},
-			`{"subtype":"initialize","excludeDynamicSections":true,"systemPromptSnapshot":false}`},
-		{"item 18: a prompt in a file", Options{SystemPrompt: SystemPrompt{File: "f"}}, `{"subtype":"initialize"}`},
+			`{"excludeDynamicSections":true,"systemPromptSnapshot":false}`},
+		{"item 18: a prompt in a file", Options{SystemPrompt: SystemPrompt{File: "f"}}, `{}`},
 		{"item 64: no skills", Options{Skills: []string{}}, own(`,"skills":[]`)},
 		{"item 65: skills", Options{Skills: []string{"pdf"}}, own(`,"skills":["pdf"]`)},
 		{"items 63, 208: all skills", Options{AllSkills: true}, own("")},
@@ -205,7 +204,7 @@ func TestInitialize(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			sameJSON(t, mustLaunch(t, tt.o).init, tt.want)
+			wantJSON(t, mustLaunch(t, tt.o).init, tt.want)
 		})
 	}
 }
@@ -214,7 +213,7 @@ func TestInitialize(t *testing.T) {
 func TestEveryOptionIsWired(t *testing.T) {
 	here := []string{ // read by the session, the process or the caller's callbacks
 		"Path", "User", "Grace", "InitTimeout", "MaxLine", "Stderr", "OnDebugLine", "Log",
-		"OnElicitation", "OnDialog", "VerbatimPrompts",
+		"OnElicitation", "OnDialog", "VerbatimPrompts", "Spawn", "StoreMode",
 	}
 	reaches := map[string]struct {
 		set  func(*Options)
@@ -271,6 +270,7 @@ func TestEveryOptionIsWired(t *testing.T) {
 		"Fork":                {func(o *Options) { o.Continue = true; o.Fork = true }, "--fork-session"},
 		"ResumeAt":            {func(o *Options) { o.ResumeAt = "i" }, "--resume-session-at=i"},
 		"ResumeDropsTurn":     {func(o *Options) { o.ResumeDropsTurn = new("i") }, "--resume-drops-turn=i"},
+		"Store":               {func(o *Options) { o.Store = &MemoryStore{} }, "--session-mirror"},
 		"NoPersistence":       {func(o *Options) { o.NoPersistence = true }, "--no-session-persistence"},
 		"Title":               {func(o *Options) { o.Title = "t" }, `"title":"t"`},
 		"FileCheckpoints":     {func(o *Options) { o.FileCheckpoints = true }, "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING=true"},
@@ -361,18 +361,18 @@ func TestLongValuesStayOffTheCommandLine(t *testing.T) {
 	t.Run("what cannot go elsewhere is an error, and leaves no file", func(t *testing.T) {
 		t.Setenv("TMPDIR", t.TempDir())
 		_, err := (&Options{Settings: `{"x":"` + long + `"}`, ManagedSettings: json.RawMessage(`{"x":"` + long + `"}`)}).launchOn("linux", "c", nil)
-		wantError(t, err, "--managed-settings", "bytes")
+		wantSaid(t, err, "--managed-settings", "bytes")
 		if left, _ := os.ReadDir(os.Getenv("TMPDIR")); len(left) > 0 {
 			t.Errorf("left %v", left)
 		}
 	})
 	t.Run("another user could not read the file", func(t *testing.T) {
 		_, err := (&Options{User: "nobody", Settings: `{"x":"` + long + `"}`}).launchOn("linux", "c", nil)
-		wantError(t, err, "--settings", "bytes")
+		wantSaid(t, err, "--settings", "bytes")
 	})
 	t.Run("Windows takes less", func(t *testing.T) {
 		_, err := (&Options{AutoApprove: []string{long[:33000]}}).launchOn("windows", "c", nil)
-		wantError(t, err, "Windows")
+		wantSaid(t, err, "Windows")
 	})
 }
 
@@ -404,8 +404,8 @@ func TestLaunchLeavesOptionsAlone(t *testing.T) {
 func TestWorkingDirectoryIsChecked(t *testing.T) {
 	t.Run("item 8: a missing directory is named", func(t *testing.T) {
 		missing := filepath.Join(t.TempDir(), "gone")
-		_, err := (&Options{Dir: missing}).launch("/bin/claude")
-		wantError(t, err, "Dir", missing)
+		_, err := startLocal(Command{Path: "/bin/claude", Dir: missing})
+		wantSaid(t, err, "starting in", missing)
 		if !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("got %v", err)
 		}
@@ -415,7 +415,7 @@ func TestWorkingDirectoryIsChecked(t *testing.T) {
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := (&Options{Dir: file, Log: slog.New(slog.DiscardHandler)}).launch("/bin/claude")
-		wantError(t, err, "Dir", "not a directory")
+		_, err := startLocal(Command{Path: "/bin/claude", Dir: file})
+		wantSaid(t, err, file, "not a directory")
 	})
 }

@@ -83,7 +83,7 @@ func TestMatchersThatMatchNothing(t *testing.T) {
 		"half a class":       {Pattern("[Bash"), "missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wantError(t, tt.m.err, tt.says)
+			wantSaid(t, tt.m.err, tt.says)
 			if !strings.HasPrefix(tt.m.String(), "invalid matcher: ") {
 				t.Errorf("String is %q", tt.m)
 			}

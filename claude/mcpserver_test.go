@@ -15,7 +15,7 @@ func TestServersOnTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameJSON(t, wire, `{
+	wantJSON(t, wire, `{
 		"stdio":{"type":"stdio","command":"c","args":["a"],"env":{"K":"V"},"timeout":2000,"alwaysLoad":true},
 		"sse":{"type":"sse","url":"u","headers":{"H":"V"},"tools":[{"name":"t","permission_policy":"always_deny","org_max_permission":"ask"}]},
 		"http":{"type":"http","url":"u","timeout":60000},

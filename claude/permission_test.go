@@ -33,7 +33,7 @@ func TestRecordedPermissionRequests(t *testing.T) {
 		if sent.Suggestions != nil {
 			want += `,"updatedPermissions":` + string(sent.Suggestions)
 		}
-		sameJSON(t, answer, want+"}")
+		wantJSON(t, answer, want+"}")
 	}
 }
 
@@ -82,7 +82,7 @@ func TestDecisions(t *testing.T) {
 				}
 				return
 			}
-			sameJSON(t, got, tt.want)
+			wantJSON(t, got, tt.want)
 		})
 	}
 	for name, d := range map[string]Decision{"nil": nil, "a pointer": &Deny{}, "no object": Allow{Input: json.RawMessage(`[]`)}} {
@@ -108,12 +108,12 @@ func TestPermissionUpdates(t *testing.T) {
 			if err := json.Unmarshal([]byte(update), &u); err != nil {
 				t.Fatal(err)
 			}
-			sameJSON(t, u, update)
-			sameJSON(t, []*PermissionUpdate{&u}, "["+update+"]")
+			wantJSON(t, u, update)
+			wantJSON(t, []*PermissionUpdate{&u}, "["+update+"]")
 		})
 	}
 	t.Run("item 171: made by hand", func(t *testing.T) {
-		sameJSON(t, PermissionUpdate{Type: AddRules, Rules: []PermissionRule{{Tool: "Read"}}, Behavior: RuleAsk, Destination: ToProjectSettings},
+		wantJSON(t, PermissionUpdate{Type: AddRules, Rules: []PermissionRule{{Tool: "Read"}}, Behavior: RuleAsk, Destination: ToProjectSettings},
 			`{"type":"addRules","rules":[{"toolName":"Read"}],"behavior":"ask","destination":"projectSettings"}`)
 	})
 	t.Run("a change goes over what came", func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestPermissionUpdates(t *testing.T) {
 			t.Fatal(err)
 		}
 		u.Destination, u.Behavior = ToSession, ""
-		sameJSON(t, u, `{"type":"addRules","rules":[{"toolName":"Read"}],"destination":"session","new":1}`)
+		wantJSON(t, u, `{"type":"addRules","rules":[{"toolName":"Read"}],"destination":"session","new":1}`)
 	})
 	t.Run("what is no object is an error", func(t *testing.T) {
 		if err := json.Unmarshal([]byte(`[7]`), new([]PermissionUpdate)); err == nil {

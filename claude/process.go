@@ -61,7 +61,7 @@ type localProcess struct {
 // startLocal starts the CLI in a process group of its own. It is killed with
 // the caller's process, however that ends.
 func startLocal(c Command) (*localProcess, error) {
-	if c.Dir != "" {
+	if c.Dir != "" { // the system would say that the program does not exist
 		if err := isDir(c.Dir); err != nil {
 			return nil, &ConnectionError{Op: "starting in " + c.Dir, Err: err}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync/atomic"
 )
 
 // Query has one prompt answered by a CLI of its own and returns what it says:
@@ -52,7 +53,10 @@ func (s *Session) query(ctx context.Context, prompts iter.Seq[UserMessage], yiel
 }
 
 // Warmed is a CLI that is started and initialized and waits for its prompt.
-type Warmed struct{ s *Session }
+type Warmed struct {
+	s    *Session
+	used atomic.Bool
+}
 
 // Warm starts a CLI ahead of time: the prompt is then answered without the half
 // second that a start takes. It lives until it is used, closed, or ctx ends. It
@@ -62,12 +66,17 @@ func Warm(ctx context.Context, opts Options) (*Warmed, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Warmed{s}, nil
+	return &Warmed{s: s}, nil
 }
 
-// Query is [Query] on the waiting CLI, which ends with it. It can be used once.
+// Query is [Query] on the waiting CLI, which ends with it. It can be used once,
+// after which it fails with [ErrClosed].
 func (w *Warmed) Query(ctx context.Context, prompt string) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
+		if w.used.Swap(true) {
+			yield(nil, ErrClosed)
+			return
+		}
 		stop := context.AfterFunc(ctx, func() { w.s.closeWith(context.Cause(ctx)) })
 		defer stop()
 		w.s.query(ctx, func(yield func(UserMessage) bool) { yield(UserMessage{Text: prompt}) }, yield)

@@ -39,7 +39,7 @@ func TestQuestionIsAnswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameJSON(t, answer, `{"behavior":"allow","toolUseID":"toolu_01","updatedInput":{
+	wantJSON(t, answer, `{"behavior":"allow","toolUseID":"toolu_01","updatedInput":{
 		"questions":[{"question":"Which colour?","header":"Colour","options":[{"label":"red","description":"warm"},{"label":"blue","description":"cold"}],"multiSelect":false}],
 		"answers":{"Which colour?":"blue"},"annotations":{"Which colour?":{"notes":"really"}}}}`)
 }
@@ -51,7 +51,7 @@ func TestAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sameJSON(t, got, `{"questions":[1,2],"metadata":{"source":"x"},"answers":{"A?":"x, y","B?":"something else"}}`)
+		wantJSON(t, got, `{"questions":[1,2],"metadata":{"source":"x"},"answers":{"A?":"x, y","B?":"something else"}}`)
 	})
 	for name, a := range map[string]Answers{
 		"too few":              {Picks: [][]string{{"x"}}},

@@ -55,7 +55,7 @@ func TestSettingsWithSandbox(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sameJSON(t, json.RawMessage(got), tt.want)
+			wantJSON(t, json.RawMessage(got), tt.want)
 		})
 	}
 	for name, tt := range map[string]struct{ settings, says string }{
@@ -65,7 +65,7 @@ func TestSettingsWithSandbox(t *testing.T) {
 	} {
 		t.Run(name+" is an error", func(t *testing.T) {
 			_, err := (&Options{Settings: tt.settings, Sandbox: &Sandbox{}}).launchOn("linux", "c", nil)
-			wantError(t, err, tt.says)
+			wantSaid(t, err, tt.says)
 		})
 	}
 }

@@ -20,13 +20,14 @@ import (
 // until the one before it has ended.
 type Session struct {
 	opts   Options
+	path   string // of the CLI
 	proc   Process
 	queue  *queue // of messages, from the reader to whoever reads them
 	ledger ledger
 	bridge *bridge
 	mirror *mirror // nil without a store
 	hooks  map[string]hookFunc
-	first  initialize // the first request
+	first  initRequest // the first request
 
 	reading chan struct{}  // holds a token while somebody reads messages
 	serving sync.WaitGroup // callbacks that are being run
@@ -79,8 +80,8 @@ func open(ctx context.Context, opts Options) (*Session, error) {
 		return nil, err
 	}
 	path := opts.Path
-	if path == "" && opts.Spawn == nil {
-		if path, err = Find(); err != nil {
+	if opts.Spawn == nil { // else the path is another machine's
+		if path, err = opts.program(); err != nil {
 			restored()
 			return nil, err
 		}
@@ -100,7 +101,7 @@ func open(ctx context.Context, opts Options) (*Session, error) {
 		return nil, err
 	}
 	s := &Session{
-		opts: opts, proc: proc, queue: newQueue(queueLimit), hooks: l.hooks, first: l.init,
+		opts: opts, path: path, proc: proc, queue: newQueue(queueLimit), hooks: l.hooks, first: l.init,
 		reading: make(chan struct{}, 1), out: make(chan outgoing), closing: make(chan struct{}),
 		gone: make(chan struct{}), done: make(chan struct{}),
 		calls: map[string]chan<- controlAnswer{}, inflight: map[string]context.CancelFunc{},
@@ -212,8 +213,11 @@ func (s *Session) initialize(ctx context.Context) error {
 	s.mu.Lock()
 	s.info, s.commands = info, info.Commands
 	s.mu.Unlock()
-	if v := info.Version; v != "" && !Supported(v) {
-		s.opts.warn("claude code " + v + " at " + s.opts.Path + " is older than " + MinVersion + ", which this package is for")
+	switch v := info.Version; {
+	case v == "" && s.opts.Spawn == nil:
+		warnVersion(ctx, s.opts.Log, s.path)
+	case v != "" && !Supported(v) && s.opts.Log != nil:
+		s.opts.Log.Warn("the claude cli is too old", "version", v, "minimum", MinVersion, "path", s.path)
 	}
 	return s.checkHooks(info)
 }

@@ -44,12 +44,12 @@ func TestSkillNames(t *testing.T) {
 		for _, name := range names {
 			t.Run(item+": "+name, func(t *testing.T) {
 				_, err := (&Options{Skills: []string{"ok", name}}).launchOn("linux", "c", nil)
-				wantError(t, err, "Skills", "skill")
+				wantSaid(t, err, "Skills", "skill")
 			})
 		}
 	}
-	t.Run("item 74: the way out of *", func(t *testing.T) { wantError(t, checkSkill("*"), "AllSkills") })
-	t.Run("item 72: the word", func(t *testing.T) { wantError(t, checkSkill(" "), "non-empty") })
+	t.Run("item 74: the way out of *", func(t *testing.T) { wantSaid(t, checkSkill("*"), "AllSkills") })
+	t.Run("item 72: the word", func(t *testing.T) { wantSaid(t, checkSkill(" "), "non-empty") })
 	for _, name := range []string{"pdf", "my-skill", "v1.2", "plugin:skill", "two words", `a\b`, "größe", "日本", "a*b", "a/b"} {
 		t.Run("item 78: "+name, func(t *testing.T) {
 			if err := checkSkill(name); err != nil {

@@ -222,10 +222,15 @@ var talks = map[string]claudetest.Script{
 		l, _ := c.Next()
 		c.SendRaw(fmt.Sprintf(`{"type":"control_response","response":{"subtype":"success","request_id":%q,"response":{},"pending_permission_requests":[`+
 			`{"type":"control_request","request_id":"p","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{},"tool_use_id":"t"}}]}}`, l.ID))
-		answer, err := c.Next()
-		must(c, "the open question is answered", err == nil && answer.Type == "control_response" && answer.ID == "p")
-		p, _ := c.Next()
-		c.SendRaw(success(p, "done"))
+		var prompt claudetest.HostLine
+		for range 2 { // in either order
+			l, err := c.Next()
+			must(c, "the open question is answered", err == nil && (l.Type == "user" || l.Type == "control_response" && l.ID == "p"))
+			if l.Type == "user" {
+				prompt = l
+			}
+		}
+		c.SendRaw(success(prompt, "done"))
 		atEnd(c)
 	},
 }

@@ -55,6 +55,15 @@ func (o *Options) checkSession(goos string) (errs []error) {
 	if o.Fork && !goesOn {
 		errs = append(errs, badOption("Fork needs Resume or Continue to say what to copy"))
 	}
+	if o.Store != nil && o.NoPersistence {
+		errs = append(errs, badOption("Store copies what the CLI writes: with NoPersistence there is nothing to copy"))
+	}
+	if o.Store != nil && o.FileCheckpoints {
+		errs = append(errs, badOption("Store and FileCheckpoints exclude each other: a store does not keep files"))
+	}
+	if _, lists := o.Store.(SessionLister); o.Store != nil && o.Continue && !lists {
+		errs = append(errs, badOption("Continue needs a Store that lists its sessions: it does not implement SessionLister; set Resume"))
+	}
 	if goos != "windows" {
 		return errs
 	}

@@ -44,7 +44,7 @@ func TestOptionsThatContradict(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := tt.o.launchOn("linux", "claude", nil)
-			wantError(t, err, append(tt.says, "options: ")...)
+			wantSaid(t, err, append(tt.says, "options: ")...)
 		})
 	}
 }
@@ -71,7 +71,7 @@ func TestShellCharactersOnWindows(t *testing.T) {
 			"Resume": {Resume: v}, "SessionID": {SessionID: v}, "ResumeAt": {ResumeAt: v}, "ResumeDropsTurn": {ResumeDropsTurn: &v},
 		} {
 			t.Run("item 102: "+field+" with "+char, func(t *testing.T) {
-				wantError(t, o.validate("windows"), field)
+				wantSaid(t, o.validate("windows"), field)
 				if err := o.validate("linux"); err != nil {
 					t.Errorf("item 103: refused on Linux: %v", err)
 				}
