@@ -31,6 +31,9 @@ const (
 	codeRejected = -32005
 )
 
+// sessionPrefix begins the ids that servers see of our sessions.
+const sessionPrefix = "claude-code-"
+
 // mcpConn is the pipe between the CLI and one session of a server. The MCP SDK
 // holds one end, as [mcp.Transport] and [mcp.Connection]; the bridge holds the
 // other. Its methods may be called at once.
@@ -225,7 +228,7 @@ func (w *mcpCall) settle(result json.RawMessage, err error) {
 func (c *mcpConn) Connect(context.Context) (mcp.Connection, error) { return c, nil }
 
 // SessionID is called by the MCP SDK.
-func (c *mcpConn) SessionID() string { return "" }
+func (c *mcpConn) SessionID() string { return sessionPrefix + c.label }
 
 // Read is called by the MCP SDK, from one goroutine.
 func (c *mcpConn) Read(context.Context) (jsonrpc.Message, error) {

@@ -79,9 +79,6 @@ func (f mcpFrame) reply(result json.RawMessage, err error) (json.RawMessage, err
 	if errors.Is(err, errBridgeClosed) {
 		return nil, err
 	}
-	if err != nil && f.method == methodCallTool {
-		result, err = forModel(err)
-	}
 	answer := struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`

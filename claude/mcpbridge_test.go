@@ -1,0 +1,580 @@
+package claude
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"claude-code","version":"2.1.325"}}}`
+
+// fakeCLI speaks to a bridge as the CLI does.
+type fakeCLI struct {
+	*bridge
+	t *testing.T
+
+	mu   sync.Mutex
+	sent []string // what servers said by themselves
+}
+
+// bubble runs a subtest in which no time passes by itself. It fails if a
+// goroutine is left at its end: the bridge is closed then, without an error.
+func bubble(t *testing.T, name string, servers map[string]*mcp.Server, test func(t *testing.T, cli *fakeCLI)) {
+	t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			cli := &fakeCLI{t: t}
+			cli.bridge = newBridge(servers, func(_ context.Context, server string, message json.RawMessage) error {
+				cli.mu.Lock()
+				defer cli.mu.Unlock()
+				cli.sent = append(cli.sent, server+" "+string(message))
+				return nil
+			})
+			t.Cleanup(func() {
+				if err := cli.close(context.Background()); err != nil {
+					t.Errorf("closing: %v", err)
+				}
+			})
+			test(t, cli)
+		})
+	})
+}
+
+// ask returns the reply to a message.
+func (c *fakeCLI) ask(server, message string) string {
+	c.t.Helper()
+	reply, err := c.handle(c.t.Context(), server, json.RawMessage(message))
+	if err != nil {
+		c.t.Errorf("%s: %v", message, err)
+	}
+	return string(reply)
+}
+
+// later asks in the background, and returns when all is quiet.
+func (c *fakeCLI) later(ctx context.Context, server, message string) <-chan string {
+	reply := make(chan string, 1)
+	go func() {
+		data, err := c.handle(ctx, server, json.RawMessage(message))
+		reply <- string(data) + errorText(err)
+	}()
+	synctest.Wait()
+	return reply
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return "error: " + err.Error()
+}
+
+// said returns what servers have sent so far, when all is quiet.
+func (c *fakeCLI) said() []string {
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.sent)
+}
+
+// calc is a server with a tool that adds, and whatever a test needs besides.
+func calc(tools ...func(*mcp.Server)) map[string]*mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{Name: "calc", Version: "1.0.0"}, nil)
+	s.AddTool(&mcp.Tool{
+		Name:        "add",
+		Description: "Adds two numbers.",
+		InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"number"},"b":{"type":"number"}},"required":["a","b"]}`),
+	}, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		var in struct{ A, B float64 }
+		if err := json.Unmarshal(req.Params.Arguments, &in); err != nil {
+			return nil, err
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(in.A + in.B)}}}, nil
+	})
+	for _, add := range tools {
+		add(s)
+	}
+	return map[string]*mcp.Server{"calc": s}
+}
+
+// tool is a tool without input.
+func tool(name string, handler func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error)) func(*mcp.Server) {
+	return func(s *mcp.Server) {
+		s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object","properties":{}}`)}, handler)
+	}
+}
+
+func done() *mcp.CallToolResult {
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}
+}
+
+func callMessage(id, tool, arguments string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, tool, arguments)
+}
+
+func sameJSON(t *testing.T, got, want string) {
+	t.Helper()
+	var g, w any
+	if err := json.Unmarshal([]byte(got), &g); err != nil {
+		t.Errorf("%q is not JSON: %v", got, err)
+		return
+	}
+	if err := json.Unmarshal([]byte(want), &w); err != nil {
+		t.Fatalf("%q is not JSON: %v", want, err)
+	}
+	if !reflect.DeepEqual(g, w) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// wantError checks that a reply is an error with this code whose message holds
+// text.
+func wantError(t *testing.T, reply, id string, code int, text string) {
+	t.Helper()
+	var r struct {
+		ID     json.RawMessage
+		Result json.RawMessage
+		Error  *struct {
+			Code    int
+			Message string
+		}
+	}
+	if err := json.Unmarshal([]byte(reply), &r); err != nil || r.Error == nil || r.Result != nil {
+		t.Errorf("got %s, want an error", reply)
+		return
+	}
+	if string(r.ID) != id || r.Error.Code != code || !strings.Contains(r.Error.Message, text) {
+		t.Errorf("got %s, want id %s, code %d, text %q", reply, id, code, text)
+	}
+}
+
+const acknowledgement = `{"jsonrpc":"2.0","result":{}}`
+
+func TestBridgeHandshake(t *testing.T) {
+	bubble(t, "item 268: initialize tells what the server is", calc(), func(t *testing.T, cli *fakeCLI) {
+		sameJSON(t, cli.ask("calc", initialize), `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"logging":{},"tools":{"listChanged":true}},"serverInfo":{"name":"calc","version":"1.0.0"}}}`)
+	})
+	bubble(t, "item 268: an older protocol is echoed", calc(), func(t *testing.T, cli *fakeCLI) {
+		reply := cli.ask("calc", strings.Replace(initialize, "2025-11-25", "2025-03-26", 1))
+		if !strings.Contains(reply, `"protocolVersion":"2025-03-26"`) {
+			t.Error(reply)
+		}
+	})
+	bubble(t, "items 269, 270: a notification is acknowledged", calc(), func(t *testing.T, cli *fakeCLI) {
+		cli.ask("calc", initialize)
+		sameJSON(t, cli.ask("calc", `{"jsonrpc":"2.0","method":"notifications/initialized"}`), acknowledgement)
+		sameJSON(t, cli.ask("calc", callMessage("1", "add", `{"a":2,"b":3}`)), `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"5"}]}}`)
+	})
+	bubble(t, "item 271: an unknown server is named", calc(), func(t *testing.T, cli *fakeCLI) {
+		wantError(t, cli.ask("other", initialize), "0", -32601, `"other"`)
+		wantError(t, cli.ask("other", `{"jsonrpc":"2.0","method":"notifications/initialized"}`), "null", -32601, `"other"`)
+	})
+	bubble(t, "item 272: an unknown method", calc(), func(t *testing.T, cli *fakeCLI) {
+		wantError(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"tools/fold"}`), "1", -32601, "tools/fold")
+	})
+	bubble(t, "item 273: malformed messages", calc(), func(t *testing.T, cli *fakeCLI) {
+		cli.ask("calc", initialize)
+		for message, id := range map[string]string{
+			`{"jsonrpc":"2.0","id":7,"method":5}`:         "7",
+			`{"jsonrpc":"2.0","id":"x","method":""}`:      `"x"`,
+			`{"jsonrpc":"1.0","id":7,"method":"ping"}`:    "7",
+			`{"jsonrpc":"2.0","id":7}`:                    "7",
+			`{"jsonrpc":"2.0","result":{}}`:               "null",
+			`{"jsonrpc":"2.0","id":7,"method":"pi`:        "null",
+			`[{"jsonrpc":"2.0","id":7,"method":"ping"}]`:  "null",
+			`{"jsonrpc":["2.0"],"id":7,"method":"ping"}`:  "7",
+			`{"jsonrpc":"2.0","id":7,"method":{"a":"b"}}`: "7",
+		} {
+			wantError(t, cli.ask("calc", message), id, -32603, "malformed")
+		}
+		sameJSON(t, cli.ask("calc", `{"jsonrpc":"2.0","id":8,"method":"ping"}`), `{"jsonrpc":"2.0","id":8,"result":{}}`)
+	})
+	bubble(t, "item 274: a message with an illegal id is a notification", calc(), func(t *testing.T, cli *fakeCLI) {
+		cli.ask("calc", initialize)
+		for _, id := range []string{"2.5", "1e3", "null", "true", "[1]", `{"a":1}`} {
+			sameJSON(t, cli.ask("calc", callMessage(id, "add", `{}`)), acknowledgement)
+			sameJSON(t, cli.ask("calc", strings.Replace(initialize, `"id":0`, `"id":`+id, 1)), acknowledgement)
+		}
+	})
+	bubble(t, "ids come back as they went", calc(), func(t *testing.T, cli *fakeCLI) {
+		for _, id := range []string{"0", "-1", "9007199254740993", `"a\u003cb<"`, `""`, `"1"`} {
+			reply := cli.ask("calc", `{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`)
+			if want := `{"jsonrpc":"2.0","id":` + id + `,"result":{}}`; reply != want {
+				t.Errorf("got %s, want %s", reply, want)
+			}
+		}
+	})
+	for _, method := range []string{"ping", "tools/list"} {
+		bubble(t, "item 276: "+method+" before initialize", calc(), func(t *testing.T, cli *fakeCLI) {
+			if reply := cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`); !strings.Contains(reply, `"result":{`) {
+				t.Error(reply)
+			}
+			// The CLI may still say what the bridge has said for it.
+			cli.ask("calc", `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			cli.ask("calc", initialize)
+			sameJSON(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		})
+	}
+}
+
+func TestBridgeInitializeAgain(t *testing.T) {
+	release := make(chan struct{})
+	slow := tool("slow", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		<-release
+		return done(), nil
+	})
+	servers := calc(slow)
+	bubble(t, "item 275: a call in flight finishes", servers, func(t *testing.T, cli *fakeCLI) {
+		release = make(chan struct{})
+		cli.ask("calc", initialize)
+		reply := cli.later(t.Context(), "calc", callMessage("1", "slow", `{}`))
+		cli.ask("calc", initialize)
+		// The ids of the CLI begin anew with the session.
+		second := cli.later(t.Context(), "calc", callMessage("1", "slow", `{}`))
+		if n := sessions(servers["calc"]); n != 2 {
+			t.Errorf("%d sessions, want the old one and the new one", n)
+		}
+		close(release)
+		want := `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"done"}]}}`
+		sameJSON(t, <-reply, want)
+		sameJSON(t, <-second, want)
+		synctest.Wait()
+		if n := sessions(servers["calc"]); n != 1 {
+			t.Errorf("%d sessions, want the new one", n)
+		}
+	})
+	bubble(t, "item 301: a session that has ended says so until initialize", servers, func(t *testing.T, cli *fakeCLI) {
+		cli.ask("calc", initialize)
+		for s := range servers["calc"].Sessions() {
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		wantError(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"ping"}`), "1", -32000, `"calc"`)
+		sameJSON(t, cli.ask("calc", `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`), acknowledgement)
+		cli.ask("calc", initialize)
+		sameJSON(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
+	})
+	bubble(t, "item 301: the call during which the session ends", calc(tool("quit", func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		go req.Session.Close()
+		<-ctx.Done()
+		return done(), nil
+	})), func(t *testing.T, cli *fakeCLI) {
+		reply := cli.later(t.Context(), "calc", callMessage("1", "quit", `{}`))
+		cli.later(t.Context(), "calc", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		wantError(t, <-reply, "1", codeCancelled, "cancelled")
+		synctest.Wait()
+		wantError(t, cli.ask("calc", callMessage("2", "quit", `{}`)), "2", -32000, `"calc"`)
+	})
+}
+
+func sessions(s *mcp.Server) (n int) {
+	for range s.Sessions() {
+		n++
+	}
+	return n
+}
+
+func TestBridgeSet(t *testing.T) {
+	first, second := calc(tool("wait", waitForCancel))["calc"], calc()["calc"]
+	bubble(t, "servers come and go", map[string]*mcp.Server{"stays": second, "goes": first}, func(t *testing.T, cli *fakeCLI) {
+		cli.ask("stays", initialize)
+		cli.ask("goes", initialize)
+		reply := cli.later(t.Context(), "goes", callMessage("1", "wait", `{}`))
+		cli.set(map[string]*mcp.Server{"stays": second, "new": first, "nil": nil})
+		wantError(t, <-reply, "1", -32000, `"goes"`)
+		wantError(t, cli.ask("goes", initialize), "0", -32601, `"goes"`)
+		wantError(t, cli.ask("nil", initialize), "0", -32601, `"nil"`)
+		cli.ask("new", initialize)
+		synctest.Wait()
+		if a, b := sessions(first), sessions(second); a != 1 || b != 1 {
+			t.Errorf("%d and %d sessions, want one each", a, b)
+		}
+		cli.set(map[string]*mcp.Server{"stays": first})
+		synctest.Wait()
+		if n := sessions(second); n != 0 {
+			t.Errorf("a server that was replaced has %d sessions", n)
+		}
+	})
+	bubble(t, "item 267: two servers at once", map[string]*mcp.Server{"a": first, "b": second}, func(t *testing.T, cli *fakeCLI) {
+		reply := cli.later(t.Context(), "a", callMessage("1", "wait", `{}`))
+		want := `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"5"}]}}`
+		sameJSON(t, cli.ask("b", callMessage("1", "add", `{"a":2,"b":3}`)), want)
+		cli.ask("b", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+		synctest.Wait()
+		if len(reply) != 0 {
+			t.Error("cancelling a call of one server cancelled that of another")
+		}
+	})
+	bubble(t, "after close", map[string]*mcp.Server{}, func(t *testing.T, cli *fakeCLI) {
+		if err := cli.close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		cli.set(map[string]*mcp.Server{"a": first})
+		if _, err := cli.handle(t.Context(), "a", json.RawMessage(initialize)); !errors.Is(err, errBridgeClosed) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestBridgeManifests(t *testing.T) {
+	bubble(t, "item 418: what the CLI need not ask", calc(), func(t *testing.T, cli *fakeCLI) {
+		want := `{"initializeResult":` + resultOf(t, cli.ask("calc", initialize)) + `,"toolsListResult":` + resultOf(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)) + `}`
+		fresh := newBridge(calc(), nil)
+		defer fresh.close(t.Context())
+		got, err := json.Marshal(fresh.manifests(t.Context())["calc"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		sameJSON(t, string(got), want)
+		// The CLI may go on from here, or shake hands itself.
+		call := json.RawMessage(callMessage("1", "add", `{"a":2,"b":3}`))
+		for _, message := range []json.RawMessage{call, json.RawMessage(initialize), call} {
+			if reply, err := fresh.handle(t.Context(), "calc", message); err != nil || !strings.Contains(string(reply), `"result"`) {
+				t.Error(string(reply), err)
+			}
+		}
+	})
+
+	slow := calc()["calc"]
+	slow.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			time.Sleep(time.Second)
+			return next(ctx, method, req)
+		}
+	})
+	pages := mcp.NewServer(&mcp.Implementation{Name: "pages"}, &mcp.ServerOptions{PageSize: 1})
+	tool("a", quick)(pages)
+	tool("b", quick)(pages)
+	none := mcp.NewServer(&mcp.Implementation{Name: "none"}, &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{}})
+	var restless *mcp.Server
+	restless = mcp.NewServer(&mcp.Implementation{Name: "restless"}, &mcp.ServerOptions{
+		InitializedHandler: func(ctx context.Context, req *mcp.InitializedRequest) {
+			if err := req.Session.Ping(ctx, nil); err == nil {
+				t.Error("a server reached a CLI that is not ready")
+			}
+			tool("late", quick)(restless)
+			time.Sleep(100 * time.Millisecond)
+		},
+	})
+	tool("early", quick)(restless)
+	servers := map[string]*mcp.Server{"fast": calc()["calc"], "slow": slow, "pages": pages, "none": none, "restless": restless}
+	bubble(t, "item 418: 250 ms for all, and only what is sure", servers, func(t *testing.T, cli *fakeCLI) {
+		start := time.Now()
+		got := cli.manifests(t.Context())
+		if took := time.Since(start); took != manifestBudget {
+			t.Errorf("took %v", took)
+		}
+		for name, tools := range map[string]bool{"fast": true, "pages": false, "none": false, "restless": false} {
+			m, ok := got[name].(mcpManifest)
+			if !ok || (m.Tools != nil) != tools {
+				t.Errorf("%s: got %s, %s", name, m.Initialize, m.Tools)
+			}
+		}
+		if _, ok := got["slow"]; ok {
+			t.Error("the slow server is there")
+		}
+		if said := cli.said(); len(said) != 0 {
+			t.Errorf("the CLI was told %q before it was ready", said)
+		}
+		// The handshake with the slow one goes on.
+		reply := cli.ask("slow", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		sameJSON(t, reply, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+	})
+}
+
+func quick(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return done(), nil }
+
+func resultOf(t *testing.T, reply string) string {
+	t.Helper()
+	var r struct{ Result json.RawMessage }
+	if err := json.Unmarshal([]byte(reply), &r); err != nil {
+		t.Fatal(err)
+	}
+	return string(r.Result)
+}
+
+// TestBridgeRecorded says what CLI 2.1.325 said in recordings, and expects the
+// replies that it was content with there.
+func TestBridgeRecorded(t *testing.T) {
+	paths, err := filepath.Glob("testdata/transcripts/mcp-*.txtar")
+	if err != nil || len(paths) == 0 {
+		t.Fatal(paths, err)
+	}
+	for _, path := range paths {
+		t.Run("items 213, 275: "+filepath.Base(path), func(t *testing.T) {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked, answered := recordedMCP(t, string(data))
+			synctest.Test(t, func(t *testing.T) {
+				b := newBridge(map[string]*mcp.Server{"calc": recordedServer(t, answered)}, nil)
+				for i, message := range asked {
+					reply, err := b.handle(t.Context(), "calc", message)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if missing := lacks(t, reply, answered[i]); missing != "" {
+						t.Errorf("%s\nis %s, but was %s: %s", message, reply, answered[i], missing)
+					}
+				}
+				if err := b.close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// lacks returns the path of a value in want that is not the same in got, or
+// nothing. What got has besides is the MCP SDK's own.
+func lacks(t *testing.T, got, want json.RawMessage) string {
+	var g, w any
+	if err := errors.Join(json.Unmarshal(got, &g), json.Unmarshal(want, &w)); err != nil {
+		t.Fatal(err)
+	}
+	return lacking(g, w)
+}
+
+func lacking(got, want any) string {
+	w, ok := want.(map[string]any)
+	if !ok {
+		if reflect.DeepEqual(got, want) {
+			return ""
+		}
+		return fmt.Sprintf("is %v", got)
+	}
+	g, _ := got.(map[string]any)
+	for key := range w {
+		if path := lacking(g[key], w[key]); path != "" {
+			return key + "." + path
+		}
+	}
+	return ""
+}
+
+// recordedMCP returns the messages of the CLI to its server and what the host
+// answered to each.
+func recordedMCP(t *testing.T, transcript string) (asked, answered []json.RawMessage) {
+	for line := range strings.Lines(transcript) {
+		var l struct {
+			Request  struct{ Message json.RawMessage }
+			Response struct {
+				Response struct {
+					Reply json.RawMessage `json:"mcp_response"`
+				}
+			}
+		}
+		switch {
+		case strings.HasPrefix(line, "< ") && strings.Contains(line, `"subtype":"mcp_message"`):
+		case strings.HasPrefix(line, "> ") && strings.Contains(line, `"mcp_response"`):
+		default:
+			continue
+		}
+		if err := json.Unmarshal([]byte(line[2:]), &l); err != nil {
+			t.Fatal(err)
+		}
+		if l.Request.Message != nil {
+			asked = append(asked, l.Request.Message)
+		} else {
+			answered = append(answered, l.Response.Response.Reply)
+		}
+	}
+	if len(asked) == 0 || len(asked) != len(answered) {
+		t.Fatalf("%d messages, %d replies", len(asked), len(answered))
+	}
+	return asked, answered
+}
+
+// recordedServer is a server like that of the recording: with its tool, which
+// returns what it returned there.
+func recordedServer(t *testing.T, answered []json.RawMessage) *mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{Name: "calc", Version: "1.0.0"}, &mcp.ServerOptions{
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
+	})
+	var result *mcp.CallToolResult
+	for _, reply := range answered {
+		var r struct {
+			Result struct {
+				Tools   []*mcp.Tool
+				Content json.RawMessage
+			}
+		}
+		if err := json.Unmarshal(reply, &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Result.Content != nil {
+			if err := json.Unmarshal([]byte(resultOf(t, string(reply))), &result); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, recorded := range r.Result.Tools {
+			s.AddTool(recorded, func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				if id := req.Params.Meta["claudecode/toolUseId"]; id != "toolu_01" {
+					t.Errorf("_meta came as %v", req.Params.Meta)
+				}
+				return result, nil
+			})
+		}
+	}
+	return s
+}
+
+func FuzzBridge(f *testing.F) {
+	paths, err := filepath.Glob("testdata/transcripts/mcp-*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			var l struct {
+				Request struct{ Message json.RawMessage }
+			}
+			if json.Unmarshal([]byte(strings.TrimPrefix(line, "< ")), &l) == nil && l.Request.Message != nil {
+				f.Add([]byte(l.Request.Message))
+			}
+		}
+	}
+	for _, message := range []string{
+		`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":"1-1","error":{"code":1}}`, `{"jsonrpc":"2.0","id":2.5,"method":"ping"}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, `null`, `{`, `[]`,
+		`{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{}}`, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":null}`,
+		`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"x"}}`, `{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":null}}`,
+	} {
+		f.Add([]byte(message))
+	}
+	f.Fuzz(func(t *testing.T, message []byte) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBridge(calc(), func(context.Context, string, json.RawMessage) error { return nil })
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			for range 2 { // before and after a handshake
+				reply, err := b.handle(ctx, "calc", message)
+				if err != nil || !json.Valid(reply) {
+					t.Errorf("%q: %s, %v", message, reply, err)
+				}
+				if _, err := b.handle(t.Context(), "calc", json.RawMessage(initialize)); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := b.close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
