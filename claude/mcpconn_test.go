@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -235,48 +236,48 @@ func TestBridgeServerMessages(t *testing.T) {
 		}
 	})
 	ask := tool("ask", func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		roots, err := req.Session.ListRoots(ctx, nil)
+		answer, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: "Who is it?"})
 		if err != nil {
 			return nil, err
 		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: roots.Roots[0].URI}}}, nil
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(answer.Content["name"])}}}, nil
 	})
-	withRoots := strings.Replace(initialize, `"capabilities":{}`, `"capabilities":{"roots":{}}`, 1)
+	patient := strings.Replace(initialize, `"capabilities":{}`, `"capabilities":{"elicitation":{}}`, 1)
 	bubble(t, "item 417: a server asks the CLI", calc(ask), func(t *testing.T, cli *fakeCLI) {
 		// Two sessions ask at once; each gets its own answer.
-		cli.ask("calc", withRoots)
+		cli.ask("calc", patient)
 		first := cli.later(t.Context(), "calc", callMessage("1", "ask", `{}`))
-		cli.ask("calc", withRoots)
+		cli.ask("calc", patient)
 		second := cli.later(t.Context(), "calc", callMessage("1", "ask", `{}`))
 		said := cli.said()
 		if len(said) != 2 {
 			t.Fatalf("got %q", said)
 		}
-		for i, uri := range []string{"file:///first", "file:///second"} {
+		for i, name := range []string{"Ann", "Bob"} {
 			var request struct{ ID, Method, JSONRPC string }
-			if err := json.Unmarshal([]byte(strings.TrimPrefix(said[i], "calc ")), &request); err != nil || request.Method != "roots/list" {
+			if err := json.Unmarshal([]byte(strings.TrimPrefix(said[i], "calc ")), &request); err != nil || request.Method != "elicitation/create" {
 				t.Fatal(said[i], err)
 			}
-			answer := `{"jsonrpc":"2.0","id":"` + request.ID + `","result":{"roots":[{"uri":"` + uri + `"}]}}`
+			answer := `{"jsonrpc":"2.0","id":"` + request.ID + `","result":{"action":"accept","content":{"name":"` + name + `"}}}`
 			sameJSON(t, cli.ask("calc", answer), acknowledgement)
 			sameJSON(t, cli.ask("calc", answer), acknowledgement) // nobody waits for it any more
 		}
-		sameJSON(t, <-first, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"file:///first"}]}}`)
-		sameJSON(t, <-second, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"file:///second"}]}}`)
+		sameJSON(t, <-first, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"Ann"}]}}`)
+		sameJSON(t, <-second, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"Bob"}]}}`)
 	})
 	bubble(t, "item 305: the CLI refuses", calc(ask), func(t *testing.T, cli *fakeCLI) {
-		cli.ask("calc", withRoots)
+		cli.ask("calc", patient)
 		reply := cli.later(t.Context(), "calc", callMessage("1", "ask", `{}`))
 		for _, stray := range []string{`1`, `"x"`, `"1-x"`, `"7-1"`} {
 			cli.ask("calc", `{"jsonrpc":"2.0","id":`+stray+`,"result":{}}`)
 		}
-		cli.ask("calc", `{"jsonrpc":"2.0","id":"1-1","error":{"code":-32601,"message":"no roots here"}}`)
-		if got := <-reply; !strings.Contains(got, `"isError":true`) || !strings.Contains(got, "no roots here") {
+		cli.ask("calc", `{"jsonrpc":"2.0","id":"1-1","error":{"code":-32601,"message":"nobody here"}}`)
+		if got := <-reply; !strings.Contains(got, `"isError":true`) || !strings.Contains(got, "nobody here") {
 			t.Error(got)
 		}
 	})
 	bubble(t, "a server withdraws what it asked", calc(ask), func(t *testing.T, cli *fakeCLI) {
-		cli.ask("calc", withRoots)
+		cli.ask("calc", patient)
 		reply := cli.later(t.Context(), "calc", callMessage("1", "ask", `{}`))
 		cli.ask("calc", cancelFirst)
 		<-reply
@@ -290,7 +291,7 @@ func TestBridgeServerMessages(t *testing.T) {
 	t.Run("a message that cannot be sent does not end the session", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBridge(calc(ask), func(context.Context, string, json.RawMessage) error { return errors.New("no pipe") })
-			for _, message := range []string{withRoots, callMessage("1", "ask", `{}`), `{"jsonrpc":"2.0","id":1,"method":"ping"}`} {
+			for _, message := range []string{patient, callMessage("1", "ask", `{}`), `{"jsonrpc":"2.0","id":1,"method":"ping"}`} {
 				reply, err := b.handle(t.Context(), "calc", json.RawMessage(message))
 				if err != nil || !strings.Contains(string(reply), `"result"`) {
 					t.Errorf("got %s, %v", reply, err)
@@ -307,7 +308,7 @@ func TestBridgeServerMessages(t *testing.T) {
 				<-ctx.Done()
 				return ctx.Err()
 			})
-			if _, err := b.handle(t.Context(), "calc", json.RawMessage(withRoots)); err != nil {
+			if _, err := b.handle(t.Context(), "calc", json.RawMessage(patient)); err != nil {
 				t.Fatal(err)
 			}
 			go b.handle(t.Context(), "calc", json.RawMessage(callMessage("1", "ask", `{}`)))

@@ -29,7 +29,7 @@ func AlwaysLoad(tool *mcp.Tool) *mcp.Tool {
 	return setMeta(tool, "anthropic/alwaysLoad", true)
 }
 
-// EndTurn makes a call of tool the last of its turn, and returns tool.
+// EndTurn asks the CLI to end the turn after a call of tool, and returns tool.
 func EndTurn(tool *mcp.Tool) *mcp.Tool {
 	return setMeta(tool, "claude/endTurn", true)
 }
