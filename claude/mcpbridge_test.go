@@ -1,10 +1,12 @@
 package claude
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -219,12 +221,25 @@ func TestBridgeHandshake(t *testing.T) {
 			if reply := cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`); !strings.Contains(reply, `"result":{`) {
 				t.Error(reply)
 			}
-			// The CLI may still say what the bridge has said for it.
-			cli.ask("calc", `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 			cli.ask("calc", initialize)
 			sameJSON(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
 		})
 	}
+}
+
+func TestBridgeInitializedTwice(t *testing.T) {
+	var log bytes.Buffer
+	server := mcp.NewServer(&mcp.Implementation{Name: "s"}, &mcp.ServerOptions{
+		Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError})),
+	})
+	bubble(t, "the CLI repeats what the bridge said for it", map[string]*mcp.Server{"s": server}, func(t *testing.T, cli *fakeCLI) {
+		cli.manifests(t.Context())
+		cli.ask("s", `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		synctest.Wait()
+		if log.Len() != 0 {
+			t.Errorf("the server complains: %s", &log)
+		}
+	})
 }
 
 func TestBridgeInitializeAgain(t *testing.T) {
