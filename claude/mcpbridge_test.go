@@ -18,7 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"claude-code","version":"2.1.325"}}}`
+const initializeMessage = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"claude-code","version":"2.1.325"}}}`
 
 // fakeCLI speaks to a bridge as the CLI does.
 type fakeCLI struct {
@@ -122,7 +122,7 @@ func callMessage(id, tool, arguments string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, tool, arguments)
 }
 
-func sameJSON(t *testing.T, got, want string) {
+func wantReply(t *testing.T, got, want string) {
 	t.Helper()
 	var g, w any
 	if err := json.Unmarshal([]byte(got), &g); err != nil {
@@ -137,9 +137,9 @@ func sameJSON(t *testing.T, got, want string) {
 	}
 }
 
-// wantError checks that a reply is an error with this code whose message holds
+// wantReplyError checks that a reply is an error with this code whose message holds
 // text.
-func wantError(t *testing.T, reply, id string, code int, text string) {
+func wantReplyError(t *testing.T, reply, id string, code int, text string) {
 	t.Helper()
 	var r struct {
 		ID     json.RawMessage
@@ -162,28 +162,28 @@ const acknowledgement = `{"jsonrpc":"2.0","result":{}}`
 
 func TestBridgeHandshake(t *testing.T) {
 	bubble(t, "item 268: initialize tells what the server is", calc(), func(t *testing.T, cli *fakeCLI) {
-		sameJSON(t, cli.ask("calc", initialize), `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"logging":{},"tools":{"listChanged":true}},"serverInfo":{"name":"calc","version":"1.0.0"}}}`)
+		wantReply(t, cli.ask("calc", initializeMessage), `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"logging":{},"tools":{"listChanged":true}},"serverInfo":{"name":"calc","version":"1.0.0"}}}`)
 	})
 	bubble(t, "item 268: an older protocol is echoed", calc(), func(t *testing.T, cli *fakeCLI) {
-		reply := cli.ask("calc", strings.Replace(initialize, "2025-11-25", "2025-03-26", 1))
+		reply := cli.ask("calc", strings.Replace(initializeMessage, "2025-11-25", "2025-03-26", 1))
 		if !strings.Contains(reply, `"protocolVersion":"2025-03-26"`) {
 			t.Error(reply)
 		}
 	})
 	bubble(t, "items 269, 270: a notification is acknowledged", calc(), func(t *testing.T, cli *fakeCLI) {
-		cli.ask("calc", initialize)
-		sameJSON(t, cli.ask("calc", `{"jsonrpc":"2.0","method":"notifications/initialized"}`), acknowledgement)
-		sameJSON(t, cli.ask("calc", callMessage("1", "add", `{"a":2,"b":3}`)), `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"5"}]}}`)
+		cli.ask("calc", initializeMessage)
+		wantReply(t, cli.ask("calc", `{"jsonrpc":"2.0","method":"notifications/initialized"}`), acknowledgement)
+		wantReply(t, cli.ask("calc", callMessage("1", "add", `{"a":2,"b":3}`)), `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"5"}]}}`)
 	})
 	bubble(t, "item 271: an unknown server is named", calc(), func(t *testing.T, cli *fakeCLI) {
-		wantError(t, cli.ask("other", initialize), "0", -32601, `"other"`)
-		wantError(t, cli.ask("other", `{"jsonrpc":"2.0","method":"notifications/initialized"}`), "null", -32601, `"other"`)
+		wantReplyError(t, cli.ask("other", initializeMessage), "0", -32601, `"other"`)
+		wantReplyError(t, cli.ask("other", `{"jsonrpc":"2.0","method":"notifications/initialized"}`), "null", -32601, `"other"`)
 	})
 	bubble(t, "item 272: an unknown method", calc(), func(t *testing.T, cli *fakeCLI) {
-		wantError(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"tools/fold"}`), "1", -32601, "tools/fold")
+		wantReplyError(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"tools/fold"}`), "1", -32601, "tools/fold")
 	})
 	bubble(t, "item 273: malformed messages", calc(), func(t *testing.T, cli *fakeCLI) {
-		cli.ask("calc", initialize)
+		cli.ask("calc", initializeMessage)
 		for message, id := range map[string]string{
 			`{"jsonrpc":"2.0","id":7,"method":5}`:         "7",
 			`{"jsonrpc":"2.0","id":"x","method":""}`:      `"x"`,
@@ -195,15 +195,15 @@ func TestBridgeHandshake(t *testing.T) {
 			`{"jsonrpc":["2.0"],"id":7,"method":"ping"}`:  "7",
 			`{"jsonrpc":"2.0","id":7,"method":{"a":"b"}}`: "7",
 		} {
-			wantError(t, cli.ask("calc", message), id, -32603, "malformed")
+			wantReplyError(t, cli.ask("calc", message), id, -32603, "malformed")
 		}
-		sameJSON(t, cli.ask("calc", `{"jsonrpc":"2.0","id":8,"method":"ping"}`), `{"jsonrpc":"2.0","id":8,"result":{}}`)
+		wantReply(t, cli.ask("calc", `{"jsonrpc":"2.0","id":8,"method":"ping"}`), `{"jsonrpc":"2.0","id":8,"result":{}}`)
 	})
 	bubble(t, "item 274: a message with an illegal id is a notification", calc(), func(t *testing.T, cli *fakeCLI) {
-		cli.ask("calc", initialize)
+		cli.ask("calc", initializeMessage)
 		for _, id := range []string{"2.5", "1e3", "null", "true", "[1]", `{"a":1}`} {
-			sameJSON(t, cli.ask("calc", callMessage(id, "add", `{}`)), acknowledgement)
-			sameJSON(t, cli.ask("calc", strings.Replace(initialize, `"id":0`, `"id":`+id, 1)), acknowledgement)
+			wantReply(t, cli.ask("calc", callMessage(id, "add", `{}`)), acknowledgement)
+			wantReply(t, cli.ask("calc", strings.Replace(initializeMessage, `"id":0`, `"id":`+id, 1)), acknowledgement)
 		}
 	})
 	bubble(t, "ids come back as they went", calc(), func(t *testing.T, cli *fakeCLI) {
@@ -219,8 +219,8 @@ func TestBridgeHandshake(t *testing.T) {
 			if reply := cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`); !strings.Contains(reply, `"result":{`) {
 				t.Error(reply)
 			}
-			cli.ask("calc", initialize)
-			sameJSON(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
+			cli.ask("calc", initializeMessage)
+			wantReply(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
 		})
 	}
 }
@@ -249,9 +249,9 @@ func TestBridgeInitializeAgain(t *testing.T) {
 	servers := calc(slow)
 	bubble(t, "item 275: a call in flight finishes", servers, func(t *testing.T, cli *fakeCLI) {
 		release = make(chan struct{})
-		cli.ask("calc", initialize)
+		cli.ask("calc", initializeMessage)
 		reply := cli.later(t.Context(), "calc", callMessage("1", "slow", `{}`))
-		cli.ask("calc", initialize)
+		cli.ask("calc", initializeMessage)
 		// The ids of the CLI begin anew with the session.
 		second := cli.later(t.Context(), "calc", callMessage("1", "slow", `{}`))
 		if n := sessions(servers["calc"]); n != 2 {
@@ -259,31 +259,31 @@ func TestBridgeInitializeAgain(t *testing.T) {
 		}
 		close(release)
 		want := `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"done"}]}}`
-		sameJSON(t, <-reply, want)
-		sameJSON(t, <-second, want)
+		wantReply(t, <-reply, want)
+		wantReply(t, <-second, want)
 		synctest.Wait()
 		if n := sessions(servers["calc"]); n != 1 {
 			t.Errorf("%d sessions, want the new one", n)
 		}
 	})
 	bubble(t, "item 301: a session that has ended says so until initialize", servers, func(t *testing.T, cli *fakeCLI) {
-		cli.ask("calc", initialize)
+		cli.ask("calc", initializeMessage)
 		for s := range servers["calc"].Sessions() {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
 		}
-		wantError(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"ping"}`), "1", -32000, `"calc"`)
-		sameJSON(t, cli.ask("calc", `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`), acknowledgement)
-		cli.ask("calc", initialize)
-		sameJSON(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		wantReplyError(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"ping"}`), "1", -32000, `"calc"`)
+		wantReply(t, cli.ask("calc", `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`), acknowledgement)
+		cli.ask("calc", initializeMessage)
+		wantReply(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 	bubble(t, "item 301: a call whose session ends meanwhile", calc(tool("quit", func(_ context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		go req.Session.Close() // which waits for this handler
 		time.Sleep(time.Second)
 		return done(), nil
 	})), func(t *testing.T, cli *fakeCLI) {
-		wantError(t, cli.ask("calc", callMessage("1", "quit", `{}`)), "1", -32000, `"calc"`)
+		wantReplyError(t, cli.ask("calc", callMessage("1", "quit", `{}`)), "1", -32000, `"calc"`)
 	})
 }
 
@@ -297,14 +297,14 @@ func sessions(s *mcp.Server) (n int) {
 func TestBridgeSet(t *testing.T) {
 	first, second := calc(tool("wait", waitForCancel))["calc"], calc()["calc"]
 	bubble(t, "servers come and go", map[string]*mcp.Server{"stays": second, "goes": first}, func(t *testing.T, cli *fakeCLI) {
-		cli.ask("stays", initialize)
-		cli.ask("goes", initialize)
+		cli.ask("stays", initializeMessage)
+		cli.ask("goes", initializeMessage)
 		reply := cli.later(t.Context(), "goes", callMessage("1", "wait", `{}`))
 		cli.set(map[string]*mcp.Server{"stays": second, "new": first, "nil": nil})
-		wantError(t, <-reply, "1", -32000, `"goes"`)
-		wantError(t, cli.ask("goes", initialize), "0", -32601, `"goes"`)
-		wantError(t, cli.ask("nil", initialize), "0", -32601, `"nil"`)
-		cli.ask("new", initialize)
+		wantReplyError(t, <-reply, "1", -32000, `"goes"`)
+		wantReplyError(t, cli.ask("goes", initializeMessage), "0", -32601, `"goes"`)
+		wantReplyError(t, cli.ask("nil", initializeMessage), "0", -32601, `"nil"`)
+		cli.ask("new", initializeMessage)
 		synctest.Wait()
 		if a, b := sessions(first), sessions(second); a != 1 || b != 1 {
 			t.Errorf("%d and %d sessions, want one each", a, b)
@@ -318,7 +318,7 @@ func TestBridgeSet(t *testing.T) {
 	bubble(t, "item 267: two servers at once", map[string]*mcp.Server{"a": first, "b": second}, func(t *testing.T, cli *fakeCLI) {
 		reply := cli.later(t.Context(), "a", callMessage("1", "wait", `{}`))
 		want := `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"5"}]}}`
-		sameJSON(t, cli.ask("b", callMessage("1", "add", `{"a":2,"b":3}`)), want)
+		wantReply(t, cli.ask("b", callMessage("1", "add", `{"a":2,"b":3}`)), want)
 		cli.ask("b", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		synctest.Wait()
 		if len(reply) != 0 {
@@ -330,7 +330,7 @@ func TestBridgeSet(t *testing.T) {
 			t.Error(err)
 		}
 		cli.set(map[string]*mcp.Server{"a": first})
-		if _, err := cli.handle(t.Context(), "a", json.RawMessage(initialize)); !errors.Is(err, errBridgeClosed) {
+		if _, err := cli.handle(t.Context(), "a", json.RawMessage(initializeMessage)); !errors.Is(err, errBridgeClosed) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -338,17 +338,17 @@ func TestBridgeSet(t *testing.T) {
 
 func TestBridgeManifests(t *testing.T) {
 	bubble(t, "item 418: what the CLI need not ask", calc(), func(t *testing.T, cli *fakeCLI) {
-		want := `{"initializeResult":` + resultOf(t, cli.ask("calc", initialize)) + `,"toolsListResult":` + resultOf(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)) + `}`
+		want := `{"initializeResult":` + resultOf(t, cli.ask("calc", initializeMessage)) + `,"toolsListResult":` + resultOf(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)) + `}`
 		fresh := newBridge(calc(), nil)
 		defer fresh.close(t.Context())
 		got, err := json.Marshal(fresh.manifests(t.Context())["calc"])
 		if err != nil {
 			t.Fatal(err)
 		}
-		sameJSON(t, string(got), want)
+		wantReply(t, string(got), want)
 		// The CLI may go on from here, or shake hands itself.
 		call := json.RawMessage(callMessage("1", "add", `{"a":2,"b":3}`))
-		for _, message := range []json.RawMessage{call, json.RawMessage(initialize), call} {
+		for _, message := range []json.RawMessage{call, json.RawMessage(initializeMessage), call} {
 			if reply, err := fresh.handle(t.Context(), "calc", message); err != nil || !strings.Contains(string(reply), `"result"`) {
 				t.Error(string(reply), err)
 			}
@@ -398,7 +398,7 @@ func TestBridgeManifests(t *testing.T) {
 		}
 		// The handshake with the slow one goes on.
 		reply := cli.ask("slow", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-		sameJSON(t, reply, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		wantReply(t, reply, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 }
 

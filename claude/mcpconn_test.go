@@ -49,20 +49,20 @@ func TestBridgeConcurrentCalls(t *testing.T) {
 		s.reset()
 		first := cli.later(t.Context(), "calc", callMessage("1", "stubborn", `{}`))
 		second := cli.later(t.Context(), "calc", callMessage(`"1"`, "stubborn", `{}`))
-		sameJSON(t, cli.ask("calc", `{"jsonrpc":"2.0","id":2,"method":"ping"}`), `{"jsonrpc":"2.0","id":2,"result":{}}`)
+		wantReply(t, cli.ask("calc", `{"jsonrpc":"2.0","id":2,"method":"ping"}`), `{"jsonrpc":"2.0","id":2,"result":{}}`)
 		close(s.release)
-		sameJSON(t, <-first, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"done"}]}}`)
-		sameJSON(t, <-second, `{"jsonrpc":"2.0","id":"1","result":{"content":[{"type":"text","text":"done"}]}}`)
+		wantReply(t, <-first, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"done"}]}}`)
+		wantReply(t, <-second, `{"jsonrpc":"2.0","id":"1","result":{"content":[{"type":"text","text":"done"}]}}`)
 	})
 	bubble(t, "item 296: an id in flight is refused", servers, func(t *testing.T, cli *fakeCLI) {
 		s.reset()
 		first := cli.later(t.Context(), "calc", callMessage("1", "stubborn", `{}`))
-		wantError(t, cli.ask("calc", callMessage("1", "add", `{"a":2,"b":3}`)), "1", -32600, "already in flight")
+		wantReplyError(t, cli.ask("calc", callMessage("1", "add", `{"a":2,"b":3}`)), "1", -32600, "already in flight")
 		close(s.release)
 		if reply := <-first; !strings.Contains(reply, `"done"`) {
 			t.Errorf("the call in flight got %s", reply)
 		}
-		sameJSON(t, cli.ask("calc", callMessage("1", "add", `{"a":2,"b":3}`)), `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"5"}]}}`)
+		wantReply(t, cli.ask("calc", callMessage("1", "add", `{"a":2,"b":3}`)), `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"5"}]}}`)
 	})
 }
 
@@ -70,18 +70,18 @@ func TestBridgeCancel(t *testing.T) {
 	var s stubborn
 	servers := calc(tool("stubborn", s.handler), tool("wait", waitForCancel))
 	bubble(t, "item 295: a cancelled call is answered once", servers, func(t *testing.T, cli *fakeCLI) {
-		cli.ask("calc", initialize)
+		cli.ask("calc", initializeMessage)
 		reply := cli.later(t.Context(), "calc", callMessage("1", "wait", `{}`))
-		sameJSON(t, cli.ask("calc", cancelFirst), acknowledgement)
-		wantError(t, <-reply, "1", -32800, "cancelled")
-		sameJSON(t, cli.ask("calc", cancelFirst), acknowledgement) // too late is fine
-		sameJSON(t, cli.ask("calc", callMessage("2", "add", `{"a":2,"b":3}`)), `{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"5"}]}}`)
+		wantReply(t, cli.ask("calc", cancelFirst), acknowledgement)
+		wantReplyError(t, <-reply, "1", -32800, "cancelled")
+		wantReply(t, cli.ask("calc", cancelFirst), acknowledgement) // too late is fine
+		wantReply(t, cli.ask("calc", callMessage("2", "add", `{"a":2,"b":3}`)), `{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"5"}]}}`)
 	})
 	bubble(t, "item 295: the CLI withdraws the control request", servers, func(t *testing.T, cli *fakeCLI) {
 		ctx, cancel := context.WithCancel(t.Context())
 		reply := cli.later(ctx, "calc", callMessage("1", "wait", `{}`))
 		cancel()
-		wantError(t, <-reply, "1", -32800, "cancelled")
+		wantReplyError(t, <-reply, "1", -32800, "cancelled")
 	})
 	bubble(t, "item 295: a call is cancelled before it runs", servers, func(t *testing.T, cli *fakeCLI) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -90,26 +90,26 @@ func TestBridgeCancel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantError(t, string(reply), "1", -32800, "cancelled")
+		wantReplyError(t, string(reply), "1", -32800, "cancelled")
 		synctest.Wait()
 	})
 	bubble(t, "a cancellation of nothing is ignored", servers, func(t *testing.T, cli *fakeCLI) {
 		for _, params := range []string{`{}`, `{"requestId":9}`, `{"requestId":null}`, `{"requestId":[]}`, `5`, `null`} {
-			sameJSON(t, cli.ask("calc", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":`+params+`}`), acknowledgement)
+			wantReply(t, cli.ask("calc", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":`+params+`}`), acknowledgement)
 		}
-		sameJSON(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		wantReply(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
 	})
 	bubble(t, "items 281, 302, 304: a handler outlives its cancellation", servers, func(t *testing.T, cli *fakeCLI) {
 		s.reset()
 		reply := cli.later(t.Context(), "calc", callMessage("1", "stubborn", `{}`))
 		cli.ask("calc", cancelFirst)
 		<-s.cancelled
-		wantError(t, <-reply, "1", -32800, "cancelled")
+		wantReplyError(t, <-reply, "1", -32800, "cancelled")
 		add := callMessage("1", "add", `{"a":2,"b":3}`)
-		wantError(t, cli.ask("calc", add), "1", -32600, "already in flight")
+		wantReplyError(t, cli.ask("calc", add), "1", -32600, "already in flight")
 		close(s.release) // its answer is dropped
 		synctest.Wait()
-		sameJSON(t, cli.ask("calc", add), `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"5"}]}}`)
+		wantReply(t, cli.ask("calc", add), `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"5"}]}}`)
 	})
 }
 
@@ -120,7 +120,7 @@ func TestBridgeClose(t *testing.T) {
 		if err := cli.close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		for _, message := range []string{initialize, callMessage("1", "add", `{}`), cancelFirst, `{`, `{"jsonrpc":"2.0","id":1,"result":{}}`} {
+		for _, message := range []string{initializeMessage, callMessage("1", "add", `{}`), cancelFirst, `{`, `{"jsonrpc":"2.0","id":1,"result":{}}`} {
 			if reply, err := cli.handle(t.Context(), "calc", json.RawMessage(message)); !errors.Is(err, errBridgeClosed) {
 				t.Errorf("%s: got %s, %v", message, reply, err)
 			}
@@ -140,7 +140,7 @@ func TestBridgeClose(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		wantError(t, <-reply, "1", -32000, `"calc"`)
+		wantReplyError(t, <-reply, "1", -32000, `"calc"`)
 		if took := time.Since(start); took != 0 {
 			t.Errorf("took %v", took)
 		}
@@ -154,7 +154,7 @@ func TestBridgeClose(t *testing.T) {
 		start := time.Now()
 		first := cli.later(t.Context(), "b", callMessage("1", "stubborn", `{}`))
 		second := cli.later(t.Context(), "a", callMessage("1", "stubborn", `{}`))
-		cli.ask("c", initialize)
+		cli.ask("c", initializeMessage)
 		err := cli.close(t.Context())
 		if err == nil || !strings.HasSuffix(err.Error(), `: tools still run in "a", "b"`) {
 			t.Errorf("got %v", err)
@@ -162,8 +162,8 @@ func TestBridgeClose(t *testing.T) {
 		if took := time.Since(start); took != bridgeGrace {
 			t.Errorf("took %v", took)
 		}
-		wantError(t, <-first, "1", -32000, `"b"`)
-		wantError(t, <-second, "1", -32000, `"a"`)
+		wantReplyError(t, <-first, "1", -32000, `"b"`)
+		wantReplyError(t, <-second, "1", -32000, `"a"`)
 		close(s.release)
 		synctest.Wait()
 	})
@@ -189,11 +189,11 @@ func TestBridgeClose(t *testing.T) {
 	})
 	bubble(t, "item 283: close while a server starts", map[string]*mcp.Server{"slow": slow}, func(t *testing.T, cli *fakeCLI) {
 		starting = make(chan struct{})
-		reply := cli.later(t.Context(), "slow", initialize)
+		reply := cli.later(t.Context(), "slow", initializeMessage)
 		if err := cli.close(t.Context()); err == nil || !strings.Contains(err.Error(), `"slow"`) {
 			t.Errorf("got %v", err)
 		}
-		wantError(t, <-reply, "0", -32000, `"slow"`)
+		wantReplyError(t, <-reply, "0", -32000, `"slow"`)
 		close(starting)
 		synctest.Wait()
 	})
@@ -202,8 +202,8 @@ func TestBridgeClose(t *testing.T) {
 		"alive": mcp.NewServer(&mcp.Implementation{Name: "alive"}, &mcp.ServerOptions{KeepAlive: time.Hour}),
 	}, func(t *testing.T, cli *fakeCLI) {
 		start := time.Now()
-		cli.ask("alive", initialize)
-		cli.ask("alive", initialize)
+		cli.ask("alive", initializeMessage)
+		cli.ask("alive", initializeMessage)
 		if err := cli.close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -215,21 +215,21 @@ func TestBridgeClose(t *testing.T) {
 
 func TestBridgeServerMessages(t *testing.T) {
 	bubble(t, "item 417: a change of the tools is announced", calc(), func(t *testing.T, cli *fakeCLI) {
-		cli.ask("calc", initialize)
+		cli.ask("calc", initializeMessage)
 		tool("more", quick)(cli.servers["calc"].server)
 		time.Sleep(time.Second) // the MCP SDK gathers changes
 		said := cli.said()
 		if len(said) != 1 {
 			t.Fatalf("got %q", said)
 		}
-		sameJSON(t, strings.TrimPrefix(said[0], "calc "), `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`)
+		wantReply(t, strings.TrimPrefix(said[0], "calc "), `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`)
 	})
 	bubble(t, "item 300: progress does not disturb the call", calc(tool("work", func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: req.Params.GetProgressToken(), Progress: 1, Message: "a < b"})
 		return done(), err
 	})), func(t *testing.T, cli *fakeCLI) {
 		reply := cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"work","_meta":{"progressToken":7}}}`)
-		sameJSON(t, reply, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"done"}]}}`)
+		wantReply(t, reply, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"done"}]}}`)
 		want := `calc {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"message":"a < b","progress":1}}`
 		if said := cli.said(); len(said) != 1 || said[0] != want {
 			t.Errorf("got %q", said)
@@ -242,7 +242,7 @@ func TestBridgeServerMessages(t *testing.T) {
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(answer.Content["name"])}}}, nil
 	})
-	patient := strings.Replace(initialize, `"capabilities":{}`, `"capabilities":{"elicitation":{}}`, 1)
+	patient := strings.Replace(initializeMessage, `"capabilities":{}`, `"capabilities":{"elicitation":{}}`, 1)
 	bubble(t, "item 417: a server asks the CLI", calc(ask), func(t *testing.T, cli *fakeCLI) {
 		// Two sessions ask at once; each gets its own answer.
 		cli.ask("calc", patient)
@@ -259,11 +259,11 @@ func TestBridgeServerMessages(t *testing.T) {
 				t.Fatal(said[i], err)
 			}
 			answer := `{"jsonrpc":"2.0","id":"` + request.ID + `","result":{"action":"accept","content":{"name":"` + name + `"}}}`
-			sameJSON(t, cli.ask("calc", answer), acknowledgement)
-			sameJSON(t, cli.ask("calc", answer), acknowledgement) // nobody waits for it any more
+			wantReply(t, cli.ask("calc", answer), acknowledgement)
+			wantReply(t, cli.ask("calc", answer), acknowledgement) // nobody waits for it any more
 		}
-		sameJSON(t, <-first, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"Ann"}]}}`)
-		sameJSON(t, <-second, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"Bob"}]}}`)
+		wantReply(t, <-first, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"Ann"}]}}`)
+		wantReply(t, <-second, `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"Bob"}]}}`)
 	})
 	bubble(t, "item 305: the CLI refuses", calc(ask), func(t *testing.T, cli *fakeCLI) {
 		cli.ask("calc", patient)
@@ -285,7 +285,7 @@ func TestBridgeServerMessages(t *testing.T) {
 		if len(said) != 2 {
 			t.Fatalf("got %q", said)
 		}
-		sameJSON(t, strings.TrimPrefix(said[1], "calc "), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1-1"}}`)
+		wantReply(t, strings.TrimPrefix(said[1], "calc "), `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1-1"}}`)
 	})
 
 	t.Run("a message that cannot be sent does not end the session", func(t *testing.T) {

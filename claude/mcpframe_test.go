@@ -180,7 +180,7 @@ func FuzzBridge(f *testing.F) {
 				if err != nil || !json.Valid(reply) {
 					t.Errorf("%q: %s, %v", message, reply, err)
 				}
-				if _, err := b.handle(t.Context(), "calc", json.RawMessage(initialize)); err != nil {
+				if _, err := b.handle(t.Context(), "calc", json.RawMessage(initializeMessage)); err != nil {
 					t.Error(err)
 				}
 			}

@@ -39,7 +39,7 @@ func TestToolMeta(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameJSON(t, string(got), `{"own":"kept","anthropic/maxResultSizeChars":200000,"anthropic/alwaysLoad":true,"claude/endTurn":true}`)
+	wantReply(t, string(got), `{"own":"kept","anthropic/maxResultSizeChars":200000,"anthropic/alwaysLoad":true,"claude/endTurn":true}`)
 	if len(shared) != 1 {
 		t.Errorf("the map of another tool was changed: %v", shared)
 	}
@@ -74,7 +74,7 @@ func TestBridgeToolsList(t *testing.T) {
 			t.Fatal(err)
 		}
 		schema := `{"type":"object","additionalProperties":false,"required":["name","terms"],"properties":{"name":{"type":"string","description":"who asks"},"terms":{"type":["null","array"],"items":{"type":"integer"}}}}`
-		sameJSON(t, string(list.Tools), `[{"name":"a_plain","inputSchema":`+schema+`},
+		wantReply(t, string(list.Tools), `[{"name":"a_plain","inputSchema":`+schema+`},
 			{"name":"b_full","title":"Sum","description":"Adds <numbers>.","inputSchema":`+schema+`,
 			"annotations":{"title":"T","readOnlyHint":true,"destructiveHint":false,"idempotentHint":false},
 			"_meta":{"anthropic/maxResultSizeChars":99}}]`)
@@ -96,7 +96,7 @@ func TestBridgeToolResults(t *testing.T) {
 	}
 	servers := calc(tool("full", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) { return full, nil }))
 	bubble(t, "items 288, 289, 299, 309: every kind of content, as it is", servers, func(t *testing.T, cli *fakeCLI) {
-		sameJSON(t, cli.ask("calc", callMessage("1", "full", `{}`)), `{"jsonrpc":"2.0","id":1,"result":{"_meta":{"k":"v"},"content":[
+		wantReply(t, cli.ask("calc", callMessage("1", "full", `{}`)), `{"jsonrpc":"2.0","id":1,"result":{"_meta":{"k":"v"},"content":[
 			{"type":"text","text":"a <b> & c","annotations":{"audience":["user"]}},
 			{"type":"image","data":"AQID","mimeType":"image/png","_meta":{"i":1}},
 			{"type":"audio","data":"BAU=","mimeType":"audio/wav"},
@@ -130,7 +130,7 @@ func TestBridgeToolResults(t *testing.T) {
 		for arguments, text := range map[string]string{`{}`: "name", `{"name":5}`: "string", `{"name":"x"}`: "minLength", `null`: "name"} {
 			wantToolError(t, cli.ask("typed", callMessage("1", "greet", arguments)), text)
 		}
-		sameJSON(t, cli.ask("typed", callMessage("1", "greet", `{"name":"Jo"}`)), `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"{\"hello\":\"Jo\"}"}],"structuredContent":{"hello":"Jo"}}}`)
+		wantReply(t, cli.ask("typed", callMessage("1", "greet", `{"name":"Jo"}`)), `{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"{\"hello\":\"Jo\"}"}],"structuredContent":{"hello":"Jo"}}}`)
 	})
 }
 
@@ -174,11 +174,11 @@ func TestBridgeToolFailures(t *testing.T) {
 		bubble(t, name, servers, func(t *testing.T, cli *fakeCLI) {
 			_, tool, _ := strings.Cut(name, ": ")
 			wantToolError(t, cli.ask("calc", callMessage("1", tool, `{}`)), text)
-			sameJSON(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
+			wantReply(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"ping"}`), `{"jsonrpc":"2.0","id":1,"result":{}}`)
 		})
 	}
 	bubble(t, "an error with a code is for the CLI", servers, func(t *testing.T, cli *fakeCLI) {
-		wantError(t, cli.ask("calc", callMessage("1", "coded", `{}`)), "1", -32042, "go there first")
+		wantReplyError(t, cli.ask("calc", callMessage("1", "coded", `{}`)), "1", -32042, "go there first")
 	})
 	bubble(t, "a hole in the content is answered", servers, func(t *testing.T, cli *fakeCLI) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -190,7 +190,7 @@ func TestBridgeToolFailures(t *testing.T) {
 	prompts := calc()["calc"]
 	prompts.AddPrompt(&mcp.Prompt{Name: "p"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) { panic("boom") })
 	bubble(t, "a panic of what is no tool", map[string]*mcp.Server{"s": prompts}, func(t *testing.T, cli *fakeCLI) {
-		wantError(t, cli.ask("s", `{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p"}}`), "1", -32603, "boom")
+		wantReplyError(t, cli.ask("s", `{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"p"}}`), "1", -32603, "boom")
 	})
 }
 
