@@ -93,12 +93,12 @@ func (b *bridge) set(servers map[string]*mcp.Server) {
 // fails only after close; what is wrong with the message is in the reply. If
 // ctx ends, so does the handler's context, and the reply says so at once.
 func (b *bridge) handle(ctx context.Context, server string, message json.RawMessage) (json.RawMessage, error) {
-	f, err := parseMCPFrame(message)
+	f, malformed := parseMCPFrame(message)
 	if _, err := b.find(server); err != nil {
 		return f.reply(nil, err)
 	}
-	if err != nil {
-		return f.reply(nil, err)
+	if malformed != nil {
+		return f.reply(nil, malformed)
 	}
 	if f.isResponse() {
 		b.respond(server, f)
@@ -159,12 +159,10 @@ func (b *bridge) session(name string, anew bool) (*mcpConn, error) {
 	b.opened++
 	c := newMCPConn(name, strconv.Itoa(b.opened), b.forward)
 	if !anew {
-		if err := c.greet(); err != nil {
-			return nil, err
-		}
+		c.greet()
 	}
 	guard(h.server)
-	// The context outlives this message; only its values reach handlers.
+	// The session outlives the message that opens it, and its context.
 	c.session, err = h.server.Connect(context.Background(), c, nil)
 	if err != nil {
 		return nil, fmt.Errorf("opening a session of MCP server %q: %w", name, err)
@@ -195,8 +193,8 @@ func (b *bridge) respond(server string, f mcpFrame) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range b.conns {
-		if inward, err := c.inward(id); err == nil && c.name == server {
-			c.deliver(&jsonrpc.Response{ID: inward, Result: f.Result, Error: f.err()})
+		if original, ok := c.inward(id); ok && c.name == server {
+			c.deliver(&jsonrpc.Response{ID: original, Result: f.Result, Error: f.err()})
 		}
 	}
 }

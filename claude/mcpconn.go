@@ -3,9 +3,9 @@ package claude
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -30,6 +30,9 @@ const (
 	// of a write for the end of the connection.
 	codeRejected = -32005
 )
+
+// sessionPrefix begins the ids that servers see of our sessions.
+const sessionPrefix = "claude-code-"
 
 // mcpConn is the pipe between the CLI and one session of a server. The MCP SDK
 // holds one end, as [mcp.Transport] and [mcp.Connection]; the bridge holds the
@@ -59,14 +62,14 @@ type mcpConn struct {
 	changed bool                // the server said that its tools have changed
 }
 
-// mcpCall is a request of the CLI. Its fields but done are guarded by the mutex
-// of its conn until done is closed, and fixed then.
+// mcpCall is a request to the server. The mutex of its conn guards the answer
+// until done is closed; then it is fixed.
 type mcpCall struct {
-	id, method string
-	done       chan struct{} // closed when there is an answer; it may come before the server's
-	answered   bool
-	result     json.RawMessage
-	err        error
+	method   string
+	done     chan struct{} // closed when there is an answer; it may come before the server's
+	answered bool
+	result   json.RawMessage
+	err      error
 }
 
 func newMCPConn(name, label string, send func(context.Context, string, json.RawMessage) error) *mcpConn {
@@ -100,10 +103,6 @@ func (c *mcpConn) call(ctx context.Context, id, method string, params json.RawMe
 // ask queues a request. Its id is taken until the server has answered, even
 // if the caller gave up before.
 func (c *mcpConn) ask(id, method string, params json.RawMessage) (*mcpCall, error) {
-	wireID, err := jsonrpc.MakeID(id)
-	if err != nil {
-		return nil, err
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -112,22 +111,17 @@ func (c *mcpConn) ask(id, method string, params json.RawMessage) (*mcpCall, erro
 	if c.calls[id] != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: fmt.Sprintf("request id %s is already in flight", id)}
 	}
-	w := &mcpCall{id: id, method: method, done: make(chan struct{})}
+	w := &mcpCall{method: method, done: make(chan struct{})}
 	c.calls[id] = w
-	c.push(&jsonrpc.Request{ID: wireID, Method: method, Params: params})
+	c.push(&jsonrpc.Request{ID: textID(id), Method: method, Params: params})
 	return w, nil
 }
 
-// greet does the handshake in place of the CLI. What is asked later queues
-// behind it.
-func (c *mcpConn) greet() error {
-	w, err := c.ask(captureID+methodInitialize, methodInitialize, mcpHandshake)
-	if err != nil {
-		return err
-	}
-	c.greeting = w
+// greet does the handshake in place of the CLI, on a conn that is new. What is
+// asked later queues behind it.
+func (c *mcpConn) greet() {
+	c.greeting, _ = c.ask(captureID+methodInitialize, methodInitialize, mcpHandshake)
 	c.notify(methodInitialized, nil)
-	return nil
 }
 
 // notify queues a notification; a session that is gone drops it.
@@ -225,7 +219,7 @@ func (w *mcpCall) settle(result json.RawMessage, err error) {
 func (c *mcpConn) Connect(context.Context) (mcp.Connection, error) { return c, nil }
 
 // SessionID is called by the MCP SDK.
-func (c *mcpConn) SessionID() string { return "" }
+func (c *mcpConn) SessionID() string { return sessionPrefix + c.label }
 
 // Read is called by the MCP SDK, from one goroutine.
 func (c *mcpConn) Read(context.Context) (jsonrpc.Message, error) {
@@ -289,11 +283,7 @@ func (c *mcpConn) forward(ctx context.Context, req *jsonrpc.Request) error {
 	out := &jsonrpc.Request{Method: req.Method, Params: req.Params}
 	switch {
 	case req.IsCall():
-		id, err := jsonrpc.MakeID(c.outward(req.ID.Raw()))
-		if err != nil {
-			return err
-		}
-		out.ID = id
+		out.ID = textID(c.outward(req.ID.Raw()))
 	case req.Method == methodCancelled:
 		var params struct{ RequestID any }
 		if err := json.Unmarshal(req.Params, &params); err != nil {
@@ -327,17 +317,15 @@ func (c *mcpConn) forward(ctx context.Context, req *jsonrpc.Request) error {
 // outward makes an id of this session one that no other session has.
 func (c *mcpConn) outward(id any) string { return fmt.Sprintf("%s-%v", c.label, id) }
 
-// inward reverses outward. It fails for an id of another session.
-func (c *mcpConn) inward(id string) (jsonrpc.ID, error) {
-	var n int64
-	rest, ok := strings.CutPrefix(id, c.label+"-")
-	if !ok {
-		return jsonrpc.ID{}, errors.New("id of another session")
+// inward reverses outward, and reports whether id is one of this session.
+func (c *mcpConn) inward(id string) (jsonrpc.ID, bool) {
+	rest, ours := strings.CutPrefix(id, c.label+"-")
+	n, err := strconv.Atoi(rest)
+	if !ours || err != nil {
+		return jsonrpc.ID{}, false
 	}
-	if err := json.Unmarshal([]byte(rest), &n); err != nil {
-		return jsonrpc.ID{}, err
-	}
-	return jsonrpc.MakeID(float64(n))
+	original, err := jsonrpc.MakeID(float64(n))
+	return original, err == nil
 }
 
 // finished reports whether no handler is left, and if so lets go of what the
@@ -362,6 +350,11 @@ func (c *mcpConn) Close() error {
 		close(c.ended)
 	}
 	return nil
+}
+
+func textID(id string) jsonrpc.ID {
+	made, _ := jsonrpc.MakeID(id) // a string always is one
+	return made
 }
 
 func cancelledParams(id string) json.RawMessage {

@@ -79,9 +79,6 @@ func (f mcpFrame) reply(result json.RawMessage, err error) (json.RawMessage, err
 	if errors.Is(err, errBridgeClosed) {
 		return nil, err
 	}
-	if err != nil && f.method == methodCallTool {
-		result, err = forModel(err)
-	}
 	answer := struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`
@@ -104,12 +101,12 @@ func wireError(err error) *jsonrpc.Error {
 	if err == nil {
 		return nil
 	}
-	wire, ok := errors.AsType[*jsonrpc.Error](err)
-	switch {
-	case !ok:
-		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
-	case wire.Code == 0:
-		return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error(), Data: wire.Data}
+	wire := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+	if coded, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		wire.Data = coded.Data
+		if coded.Code != 0 {
+			wire.Code = coded.Code
+		}
 	}
-	return &jsonrpc.Error{Code: wire.Code, Message: err.Error(), Data: wire.Data}
+	return wire
 }

@@ -29,7 +29,7 @@ func AlwaysLoad(tool *mcp.Tool) *mcp.Tool {
 	return setMeta(tool, "anthropic/alwaysLoad", true)
 }
 
-// EndTurn makes a call of tool the last of its turn, and returns tool.
+// EndTurn asks the CLI to end the turn after a call of tool, and returns tool.
 func EndTurn(tool *mcp.Tool) *mcp.Tool {
 	return setMeta(tool, "claude/endTurn", true)
 }
@@ -95,51 +95,43 @@ func guard(server *mcp.Server) {
 	server.AddReceivingMiddleware(safely)
 }
 
-// safely turns into errors what the MCP SDK (1.8.0) does not survive: a panic
-// of a handler, which would end the host, and a result that is missing or no
-// JSON, which would leave the call without an answer.
+// safely makes sessions of bridges survive what the MCP SDK (1.8.0) does not: a
+// panic of a handler, which would end the host, and a result that is missing
+// or no JSON, which would leave the call without an answer. It also has the
+// model read why a tool failed: errors of a call are results that say so,
+// except those that the handler made for the CLI, with a code.
 func safely(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
+		if !strings.HasPrefix(req.GetSession().ID(), sessionPrefix) {
+			return next(ctx, method, req)
+		}
 		defer func() {
 			if v := recover(); v != nil {
-				result, err = failedMethod(method, fmt.Errorf("panic: %v", v))
+				result, err = nil, fmt.Errorf("panic: %v", v)
+			}
+			if err != nil && method == methodCallTool && forModel(err) {
+				failure := new(mcp.CallToolResult)
+				failure.SetError(err)
+				result, err = failure, nil
 			}
 		}()
 		result, err = next(ctx, method, req)
 		if err != nil || result == nil {
-			return result, err
+			return nil, err
 		}
 		if r, ok := result.(*mcp.CallToolResult); ok && r == nil {
-			return failedMethod(method, errors.New("the tool returned no result"))
+			return nil, errors.New("the tool returned no result")
 		}
 		if _, err := json.Marshal(result); err != nil {
-			return failedMethod(method, fmt.Errorf("encoding the result: %w", err))
+			return nil, fmt.Errorf("encoding the result: %w", err)
 		}
 		return result, nil
 	}
 }
 
-// failedMethod says that a method failed, in the way that the model gets to read.
-func failedMethod(method string, err error) (mcp.Result, error) {
-	if method != methodCallTool {
-		return nil, err
-	}
-	return toolError(err), nil
-}
-
-func toolError(err error) *mcp.CallToolResult {
-	result := new(mcp.CallToolResult)
-	result.SetError(err)
-	return result
-}
-
-// forModel turns the failure of a tool, which the model should read, into a
-// result that says so: an internal error, such as one without a code, or wrong
-// parameters, as the MCP SDK calls an unknown tool. Other codes are for the
-// CLI, and their error is returned.
-func forModel(err error) (json.RawMessage, error) {
-	if code := wireError(err).Code; code != jsonrpc.CodeInvalidParams && code != jsonrpc.CodeInternalError {
-		return nil, err
-	}
-	return json.Marshal(toolError(err))
+// forModel reports whether the model should read an error of a tool. An
+// unknown tool is a wrong parameter to the MCP SDK.
+func forModel(err error) bool {
+	coded, ok := err.(*jsonrpc.Error) // not wrapped: the code may be of another call
+	return !ok || coded.Code == jsonrpc.CodeInvalidParams
 }
