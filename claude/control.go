@@ -291,8 +291,16 @@ func (s *Session) dialog(ctx context.Context, request json.RawMessage) (json.Raw
 	return encodeDialog(reply)
 }
 
-// forward delivers a message of an in-process server to the CLI.
+// forward delivers a message of an in-process server to the CLI, once that
+// knows of the server.
 func (s *Session) forward(ctx context.Context, server string, message json.RawMessage) error {
+	select {
+	case <-s.ready:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-s.gone:
+		return s.over()
+	}
 	return s.call(ctx, "mcp_message", map[string]any{"server_name": server, "message": message}, nil)
 }
 

@@ -36,6 +36,7 @@ type Session struct {
 	closing   chan struct{} // closed by Close, when closeErr is set
 	closeErr  error
 	closeOnce sync.Once
+	ready     chan struct{} // closed when the first request is answered
 	gone      chan struct{} // closed by supervise when the CLI cannot be spoken to any more
 	done      chan struct{} // closed by supervise when nothing of the session is left
 	err       error         // what the session ended with, once gone is closed; nil if it ended well
@@ -103,7 +104,7 @@ func open(ctx context.Context, opts Options) (*Session, error) {
 	s := &Session{
 		opts: opts, path: path, proc: proc, queue: newQueue(queueLimit), hooks: l.hooks, first: l.init,
 		reading: make(chan struct{}, 1), out: make(chan outgoing), closing: make(chan struct{}),
-		gone: make(chan struct{}), done: make(chan struct{}),
+		ready: make(chan struct{}), gone: make(chan struct{}), done: make(chan struct{}),
 		calls: map[string]chan<- controlAnswer{}, inflight: map[string]context.CancelFunc{},
 	}
 	s.bridge = newBridge(inProcessServers(l.servers), s.forward)
@@ -213,6 +214,7 @@ func (s *Session) initialize(ctx context.Context) error {
 	s.mu.Lock()
 	s.info, s.commands = info, info.Commands
 	s.mu.Unlock()
+	close(s.ready)
 	switch v := info.Version; {
 	case v == "" && s.opts.Spawn == nil:
 		warnVersion(ctx, s.opts.Log, s.path)

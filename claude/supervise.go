@@ -137,16 +137,16 @@ func (s *Session) exitError(exit Exit) error {
 // endCallbacks gives callbacks, whose contexts have ended, time to return. One
 // that ignores its context is left behind.
 func (s *Session) endCallbacks() {
-	ctx, stop := context.WithTimeout(context.Background(), s.opts.grace())
-	defer stop()
 	s.mu.Lock()
 	s.ended = true
 	s.mu.Unlock()
 	returned := make(chan struct{})
 	go func() { defer close(returned); s.serving.Wait() }()
 	within(s.opts.grace(), returned)
+	ctx, stop := context.WithTimeout(context.Background(), s.opts.grace())
+	defer stop()
 	if err := s.bridge.close(ctx); err != nil {
-		s.opts.warn("closing in-process MCP servers: " + err.Error())
+		s.opts.warn(err.Error())
 	}
 	if s.mirror != nil {
 		if err := s.mirror.close(ctx); err != nil {
