@@ -136,7 +136,7 @@ func TestRequestsDecodeRecorded(t *testing.T) {
 			func(got any) []any { s := got.([]string); return []any{len(s), s[0]} }, "[5 default]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			response := recorded(t, tc.transcript, tc.id)
+			response := recordedAnswer(t, tc.transcript, tc.id)
 			w.next(response)
 			got, err := tc.call(t.Context())
 			if err != nil {
@@ -283,20 +283,20 @@ func TestRequestsTolerateOtherTypes(t *testing.T) {
 func TestRequestsFail(t *testing.T) {
 	w := newWire(t)
 
-	w.next(recorded(t, "control", "badmode"))
+	w.next(recordedAnswer(t, "control", "badmode"))
 	err := w.SetPermissionMode(t.Context(), "nonsense")
 	if e, ok := errors.AsType[*claude.ControlError](err); !ok || e.Code != "invalid_mode" || e.Request != "set_permission_mode" ||
 		!strings.Contains(err.Error(), "claude code refused set_permission_mode: Cannot set permission mode") {
 		t.Errorf("a mode that there is not: %v", err)
 	}
 
-	w.next(recorded(t, "mcp-status", "again"))
+	w.next(recordedAnswer(t, "mcp-status", "again"))
 	err = w.ReconnectMCP(t.Context(), "nobody")
 	if e, ok := errors.AsType[*claude.ControlError](err); !ok || e.Message != "Server not found: nobody" || e.Code != "" {
 		t.Errorf("a server that there is not: %v", err)
 	}
 
-	w.next(recorded(t, "control", "color"))
+	w.next(recordedAnswer(t, "control", "color"))
 	err = w.SetColor(t.Context(), "blue")
 	if e, ok := errors.AsType[*claude.UnsupportedError](err); !ok || e.Request != "set_color" || e.Version != "2.1.325" {
 		t.Errorf("a request that the CLI does not know: %v", err)

@@ -102,8 +102,8 @@ func sameJSON(t *testing.T, got, want string) bool {
 	return json.Unmarshal([]byte(got), &g) == nil && reflect.DeepEqual(g, w)
 }
 
-// sends is what each method writes. The key is the method, and a case after a
-// slash.
+// sends is what each method writes. A name is that of the method, then the
+// number of a conformance item or what is special about the case.
 var sends = []struct {
 	name string
 	call func(ctx context.Context, s *claude.Session) error
@@ -312,9 +312,9 @@ func TestRequestsSendCoversEveryMethod(t *testing.T) {
 	}
 }
 
-// recorded returns the response object with which the CLI answered the request
+// recordedAnswer returns the response object with which the CLI answered the request
 // with that id.
-func recorded(t *testing.T, transcript, id string) string {
+func recordedAnswer(t *testing.T, transcript, id string) string {
 	t.Helper()
 	file := filepath.Join("testdata", "transcripts", transcript+".txtar")
 	data, err := os.ReadFile(file)
