@@ -252,12 +252,6 @@ func (s *Session) Commands() []SlashCommand {
 	return slices.Clone(s.commands)
 }
 
-func (s *Session) setCommands(c []SlashCommand) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.commands = c
-}
-
 // CloseInput says that no further message will be sent. The CLI finishes what
 // it was given, its background work included, and ends.
 func (s *Session) CloseInput() {
