@@ -50,7 +50,7 @@ func (s *Session) Ask(ctx context.Context, m UserMessage, until Until) iter.Seq2
 			yield(nil, err)
 			return
 		}
-		a := &exchange{s: s, id: id, until: until}
+		a := &exchange{s: s, id: id}
 		for msg, err := range s.stream(ctx) {
 			if err != nil {
 				if ctx.Err() != nil {
@@ -66,7 +66,8 @@ func (s *Session) Ask(ctx context.Context, m UserMessage, until Until) iter.Seq2
 					return
 				}
 			}
-			if a.over() {
+			// Nil comes when all that there was is read.
+			if a.answered && (until == Answered || msg == nil && !s.busy()) {
 				break
 			}
 		}
@@ -80,9 +81,8 @@ func (s *Session) Ask(ctx context.Context, m UserMessage, until Until) iter.Seq2
 type exchange struct {
 	s        *Session
 	id       string // of the prompt
-	until    Until
-	answered bool  // its result was seen
-	err      error // what the iteration is to end with
+	answered bool   // its result was seen
+	err      error  // what the iteration is to end with
 }
 
 func (a *exchange) observe(m Message) {
@@ -116,10 +116,6 @@ func (a *exchange) own(m *Result) bool {
 		return m.UserMessageUUID == a.id || slices.Contains(m.UserMessageUUIDs, a.id)
 	}
 	return !a.s.ledger.waits(a.id)
-}
-
-func (a *exchange) over() bool {
-	return a.answered && (a.until == Answered || !a.s.ledger.busy() && a.s.queue.empty())
 }
 
 // abandon interrupts the turn of a prompt that nobody wants to read any more,
@@ -216,8 +212,8 @@ func (s *Session) acquire(ctx context.Context) error {
 
 func (s *Session) release() { <-s.reading }
 
-// stream yields what is in the queue, and nil where the reader is only to look
-// whether it is done. An error is the last thing that it yields.
+// stream yields what is in the queue, and nil whenever all that there was is
+// read. An error is the last thing that it yields.
 func (s *Session) stream(ctx context.Context) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		for {
@@ -229,6 +225,9 @@ func (s *Session) stream(ctx context.Context) iter.Seq2[Message, error] {
 				return
 			}
 			for i, m := range items {
+				if m == nil {
+					continue
+				}
 				if _, ok := m.(*Result); ok && s.mirror != nil {
 					s.mirror.flush(ctx) // who sees the result finds it in the store
 				}
@@ -236,6 +235,9 @@ func (s *Session) stream(ctx context.Context) iter.Seq2[Message, error] {
 					s.queue.back(items[i+1:])
 					return
 				}
+			}
+			if !yield(nil, nil) {
+				return
 			}
 		}
 	}

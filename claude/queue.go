@@ -51,7 +51,9 @@ func (q *queue) put(messages []Message, size int) {
 func (q *queue) notice(m Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.add(m)
+	if m != nil || len(q.items) == 0 { // who has something to read looks anyway
+		q.add(m)
+	}
 }
 
 // add adds messages. The caller holds mu.

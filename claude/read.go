@@ -86,6 +86,10 @@ func decodeEach(frames []frame) {
 
 // frames acts on frames in their order.
 func (s *Session) frames(ctx context.Context, frames []frame) {
+	s.delivering.Store(true)
+	defer s.settle()
+	defer s.queue.notice(nil) // who waits for the end looks again
+	defer s.delivering.Store(false)
 	var run []Message // to be passed on together
 	size := 0
 	pass := func() {
@@ -118,7 +122,6 @@ func (s *Session) frames(ctx context.Context, frames []frame) {
 		}
 	}
 	pass()
-	s.settle()
 }
 
 // observe takes note of m and tells whether it is for whoever reads messages.
@@ -126,10 +129,7 @@ func (s *Session) observe(m Message) bool {
 	s.ledger.observe(m)
 	switch m := m.(type) {
 	case *SessionState:
-		if m.HostOnly {
-			s.queue.notice(nil) // who waits for the end looks again
-			return false
-		}
+		return !m.HostOnly
 	case *CommandsChanged:
 		s.mu.Lock()
 		s.commands = m.Commands

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -31,6 +32,10 @@ type Session struct {
 
 	reading chan struct{}  // holds a token while somebody reads messages
 	serving sync.WaitGroup // callbacks that are being run
+
+	// delivering is set while the reader has taken note of messages that it has
+	// not passed on yet.
+	delivering atomic.Bool
 
 	out       chan outgoing // from anybody to the writer
 	closing   chan struct{} // closed by Close, when closeErr is set

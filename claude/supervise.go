@@ -161,6 +161,11 @@ func (s *Session) note(seen string) {
 	s.seen = seen
 }
 
+// busy tells whether anything is still to be done or read.
+func (s *Session) busy() bool {
+	return s.ledger.busy() || s.delivering.Load() || !s.queue.empty()
+}
+
 // settle closes the input when all is done and no more will be said.
 func (s *Session) settle() {
 	s.mu.Lock()
