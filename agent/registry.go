@@ -84,18 +84,34 @@ func (r *Registry) Spawn(ctx context.Context, c Config) (Agent, error) {
 		return nil, fmt.Errorf("spawning agent %q: %w", c.Name, err)
 	}
 	a, err := provider.Create(ctx, c)
+	if err == nil && !r.keep(c.Name, a) {
+		err = errors.Join(ErrTerminated, a.Shutdown(ctx)) // the registry was closed meanwhile
+	}
+	if err != nil {
+		r.free(c.Name, nil)
+		return nil, fmt.Errorf("spawning agent %q: %w", c.Name, err)
+	}
+	return a, nil
+}
+
+// keep puts an agent under the name that was reserved for it, unless the
+// registry was closed.
+func (r *Registry) keep(name string, a Agent) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case err != nil:
-		delete(r.agents, c.Name)
-		return nil, fmt.Errorf("spawning agent %q: %w", c.Name, err)
-	case r.closed: // while it was made
-		delete(r.agents, c.Name)
-		return nil, errors.Join(fmt.Errorf("spawning agent %q: %w", c.Name, ErrTerminated), a.Shutdown(ctx))
+	if !r.closed {
+		r.agents[name] = a
 	}
-	r.agents[c.Name] = a
-	return a, nil
+	return !r.closed
+}
+
+// free gives the name up, if a is who has it.
+func (r *Registry) free(name string, a Agent) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.agents[name] == a {
+		delete(r.agents, name)
+	}
 }
 
 // reserve keeps a name for an agent that is being made.
@@ -144,11 +160,7 @@ func (r *Registry) Shutdown(ctx context.Context, name string) error {
 		return err
 	}
 	err = a.Shutdown(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.agents[name] == a {
-		delete(r.agents, name)
-	}
+	r.free(name, a)
 	if err != nil {
 		return fmt.Errorf("shutting down agent %q: %w", name, err)
 	}

@@ -35,6 +35,7 @@ type Lifecycle struct {
 	mu    sync.Mutex // guards what follows
 	state State
 	since time.Time
+	stop  context.CancelCauseFunc // of the work under way; nil if there is none
 }
 
 func (l *Lifecycle) init() {
@@ -77,20 +78,12 @@ func (l *Lifecycle) Begin(ctx context.Context) (work context.Context, end func(e
 		return nil, nil, ErrTerminated
 	}
 	l.set(Processing)
-	work, stop := context.WithCancelCause(ctx)
-	finished := make(chan struct{})
-	go func() {
-		select {
-		case <-l.ended:
-			stop(ErrTerminated)
-		case <-finished:
-		}
-	}()
+	work, l.stop = context.WithCancelCause(ctx)
 	return work, func(failure error) {
-		close(finished)
-		stop(nil)
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		l.stop(nil)
+		l.stop = nil
 		switch {
 		case l.state == Terminated:
 		case failure != nil && ctx.Err() == nil:
@@ -113,6 +106,9 @@ func (l *Lifecycle) Terminate() bool {
 	}
 	l.set(Terminated)
 	close(l.ended)
+	if l.stop != nil {
+		l.stop(ErrTerminated)
+	}
 	return true
 }
 
