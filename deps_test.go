@@ -69,6 +69,20 @@ var architecture = rules{
 				"net":       "it serves the scripted model",
 			},
 		},
+		"agent": {
+			why: "the contract knows nobody who keeps it",
+			outside: allow{
+				"github.com/modelcontextprotocol/go-sdk": "servers in this process are part of a config",
+			},
+		},
+		"agent/agenttest": {
+			why:  "the suite knows the contract alone",
+			ours: []string{"agent"},
+		},
+		"agent/scripted": {
+			why:  "a provider knows the contract alone",
+			ours: []string{"agent"},
+		},
 		"scriptmodel": {
 			why: "it plays a model for anybody's client, so it knows none of ours",
 			outside: allow{
