@@ -15,6 +15,7 @@ import (
 func TestMain(m *testing.M) {
 	scripts := maps.Clone(endings)
 	maps.Copy(scripts, talks)
+	maps.Copy(scripts, examples)
 	code := claudetest.Main(m, scripts)
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
