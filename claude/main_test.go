@@ -13,9 +13,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	scripts := maps.Clone(endings)
-	maps.Copy(scripts, talks)
-	maps.Copy(scripts, examples)
+	scripts := map[string]claudetest.Script{"answers": answers}
+	for _, more := range []map[string]claudetest.Script{endings, talks, examples} {
+		maps.Copy(scripts, more)
+	}
 	code := claudetest.Main(m, scripts)
 	if code == 0 {
 		if err := goleak.Find(); err != nil {

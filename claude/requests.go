@@ -7,15 +7,17 @@ import (
 	"fmt"
 )
 
-// The methods of a session that ask the CLI something all work alike. They may
-// be called at any time, also during a turn, and by several goroutines at
-// once. They wait for the answer until ctx ends, which withdraws the request.
-// They return a [*ControlError] if the CLI refuses, an [*UnsupportedError] if
-// it does not know the request, and fail at once when its process is gone.
-
 // Control sends a control request that has no method of its own. The fields of
 // request, a struct or a map or nil for none, go beside the subtype. The answer
 // is nil if it was empty.
+//
+// All methods that ask the CLI something work alike. They may be called at any
+// time, also during a turn, and by several goroutines at once. They wait for
+// the answer until ctx ends, which withdraws the request. They return a
+// [*ControlError] if the CLI refuses, an [*UnsupportedError] if it does not know
+// the request, and fail at once when its process is gone. They are those of CLI
+// 2.1.325; an older one knows some of them, and a method says so where it is
+// known to answer differently.
 func (s *Session) Control(ctx context.Context, subtype string, request any) (json.RawMessage, error) {
 	var raw json.RawMessage
 	if err := s.call(ctx, subtype, request, &raw); err != nil {

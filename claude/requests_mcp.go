@@ -73,7 +73,8 @@ func (s *Session) ToggleMCP(ctx context.Context, server string, enabled bool) er
 
 // SetMCPPermissionMode changes how the tools of one server are permitted:
 // "default", "auto", or empty for the mode of the session. The warning, if not
-// empty, says why the change has no effect.
+// empty, says why the change has no effect yet, as for a server that is not
+// connected.
 func (s *Session) SetMCPPermissionMode(ctx context.Context, server, mode string) (warning string, err error) {
 	type reply struct {
 		Reply

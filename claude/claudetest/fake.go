@@ -110,8 +110,8 @@ func fake(play string) (path string, env []string) {
 	}
 	return path, []string{
 		playVariable + "=" + play, playedVariable + "=" + dir,
-		// The race detector would sleep for a second before each exit.
-		strings.TrimSpace("GORACE=" + os.Getenv("GORACE") + " atexit_sleep_ms=0"),
+		// Or else the race detector sleeps for a second before each exit.
+		"GORACE=atexit_sleep_ms=0 " + os.Getenv("GORACE"),
 	}
 }
 

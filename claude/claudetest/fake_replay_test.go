@@ -31,9 +31,9 @@ func TestReplayRecorded(t *testing.T) {
 }
 
 func replayAct(t *testing.T, h *host, tr *claudetest.Transcript, number int) {
-	home, work := filepath.Join(filepath.Dir(h.cmd.Dir), "home"), h.cmd.Dir
-	folders := strings.NewReplacer("$WORK", escaped(work), "$HOME", escaped(home), "$TMP", escaped(os.TempDir()))
-	own := []string{} // pairs: what the recorded host called what, and how this one does
+	home := filepath.Join(filepath.Dir(h.cmd.Dir), "home")
+	folders := strings.NewReplacer("$WORK", escaped(h.cmd.Dir), "$HOME", escaped(home), "$TMP", escaped(os.TempDir()))
+	var own []string // pairs: what the recorded host called what, and how this one does
 	act, said := 0, 0
 	for _, l := range tr.Lines {
 		if strings.HasPrefix(l.Note, "start") {
@@ -122,7 +122,8 @@ func replaysAsking(t *testing.T) *host {
 	if err := os.WriteFile(file, []byte(asking), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := start(t, first(claudetest.Replay(file)), second(claudetest.Replay(file)))
+	path, env := claudetest.Replay(file)
+	h := start(t, path, env)
 	h.say(initialize)
 	h.hears(`{"type":"control_response","response":{"subtype":"success","request_id":"i"}}`)
 	h.say(user)
@@ -132,9 +133,6 @@ func replaysAsking(t *testing.T) *host {
 	h.hears(`{"type":"control_request","request_id":"c","request":{"subtype":"hook_callback"}}`)
 	return h
 }
-
-func first(path string, _ []string) string   { return path }
-func second(_ string, env []string) []string { return env }
 
 // Responses come in any order and also to requests that the recorded host left
 // unanswered, and a keep_alive disturbs nobody.
@@ -147,6 +145,30 @@ func TestReplayTakesAnswersInAnyOrder(t *testing.T) {
 	h.say(`{"type":"control_request","request_id":"mine","request":{"subtype":"interrupt"}}`)
 	h.hears(`{"type":"control_response","response":{"subtype":"success","request_id":"mine"}}`)
 	h.stdin.Close()
+	h.end(1, "")
+}
+
+// At the end it waits for the host, as the CLI does, and still listens.
+func TestReplayWaitsForTheEndOfStdin(t *testing.T) {
+	h := replaysAsking(t)
+	h.say(response("a"))
+	h.say(response("b"))
+	h.hears(`{"type":"system","subtype":"status"}`)
+	h.say(`{"type":"control_request","request_id":"mine","request":{"subtype":"interrupt"}}`)
+	h.hears(`{"type":"control_response","response":{"subtype":"success","request_id":"mine"}}`)
+	h.say(user)
+	h.end(claudetest.BrokenExit, "asking.txtar: expected nothing more, got user")
+}
+
+// A CLI that gave up did not wait for the host.
+func TestReplayExitsByItself(t *testing.T) {
+	path, env := claudetest.Replay(transcripts + "/resume-missing.txtar")
+	h := start(t, path, env)
+	h.say(initialize)
+	line, err := h.stdout.ReadBytes('\n')
+	if claudetest.Kind(line) != "result/error_during_execution" {
+		t.Errorf("it said %s, %v", line, err)
+	}
 	h.end(1, "")
 }
 

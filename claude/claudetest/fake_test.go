@@ -266,9 +266,8 @@ func TestScriptsThatNoTestPlaysFailTheRun(t *testing.T) {
 }
 
 func TestFakeNeedsMain(t *testing.T) {
-	dir := os.Getenv("CLAUDETEST_PLAYED")
+	t.Setenv("CLAUDETEST_PLAYED", "") // and back at the end
 	os.Unsetenv("CLAUDETEST_PLAYED")
-	defer os.Setenv("CLAUDETEST_PLAYED", dir)
 	defer func() {
 		if got := recover(); got != "claudetest: TestMain does not call claudetest.Main" {
 			t.Errorf("it panics with %v", got)
