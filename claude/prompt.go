@@ -51,7 +51,7 @@ func (s *Session) Ask(ctx context.Context, m UserMessage, until Until) iter.Seq2
 			return
 		}
 		a := &exchange{s: s, id: id, until: until}
-		for msg, err := range s.stream(ctx) {
+		for msg, err := range s.stream(ctx, &a.taken) {
 			if err != nil {
 				if ctx.Err() != nil {
 					s.abandon(a)
@@ -81,6 +81,7 @@ type exchange struct {
 	s        *Session
 	id       string // of the prompt
 	until    Until
+	taken    int   // messages that have left the queue and are still to be observed
 	answered bool  // its result was seen
 	err      error // what the iteration is to end with
 }
@@ -119,7 +120,7 @@ func (a *exchange) own(m *Result) bool {
 }
 
 func (a *exchange) over() bool {
-	return a.answered && (a.until == Answered || !a.s.ledger.busy() && a.s.queue.empty())
+	return a.answered && (a.until == Answered || !a.s.ledger.busy() && a.taken == 0 && a.s.queue.empty())
 }
 
 // abandon interrupts the turn of a prompt that nobody wants to read any more,
@@ -134,7 +135,7 @@ func (s *Session) abandon(a *exchange) {
 	if _, err := s.Interrupt(ctx); err != nil {
 		return // the session is over, or will say so itself
 	}
-	for msg, err := range s.stream(ctx) {
+	for msg, err := range s.stream(ctx, &a.taken) {
 		if err != nil || a.answered {
 			return
 		}
@@ -196,7 +197,7 @@ func (s *Session) Messages() iter.Seq2[Message, error] {
 			return
 		}
 		defer s.release()
-		for msg, err := range s.stream(ctx) {
+		for msg, err := range s.stream(ctx, new(int)) {
 			if (msg != nil || err != nil) && !yield(msg, err) {
 				return
 			}
@@ -217,8 +218,9 @@ func (s *Session) acquire(ctx context.Context) error {
 func (s *Session) release() { <-s.reading }
 
 // stream yields what is in the queue, and nil where the reader is only to look
-// whether it is done. An error is the last thing that it yields.
-func (s *Session) stream(ctx context.Context) iter.Seq2[Message, error] {
+// whether it is done. An error is the last thing that it yields. It keeps in
+// taken how many messages it has taken from the queue and not yielded.
+func (s *Session) stream(ctx context.Context, taken *int) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		for {
 			items, ok, err := s.queue.take(ctx)
@@ -232,6 +234,7 @@ func (s *Session) stream(ctx context.Context) iter.Seq2[Message, error] {
 				if _, ok := m.(*Result); ok && s.mirror != nil {
 					s.mirror.flush(ctx) // who sees the result finds it in the store
 				}
+				*taken = len(items) - i - 1
 				if !yield(m, nil) {
 					s.queue.back(items[i+1:])
 					return
