@@ -56,9 +56,11 @@ type Session struct {
 // Start starts the CLI and returns when it is ready for a prompt. The session
 // lives until Close, or until ctx ends, which has the same effect.
 //
-// It fails with a *[NotFoundError], a *[ConnectionError], or, when the CLI
-// ended instead of getting ready, a *[ProcessError], which wraps the
-// *[ResultError] that says why, if the CLI said why.
+// It fails with an error that names the options which are wrong, a
+// *[NotFoundError], a *[ConnectionError], the cause when ctx ends, or, when the
+// CLI ended instead of getting ready, a *[ProcessError], which wraps the
+// *[ResultError] that says why, if the CLI said why. A CLI that would not obey
+// [Hook].BlockOnFailure is an *[UnsupportedError].
 func Start(ctx context.Context, opts Options) (*Session, error) {
 	s, err := open(ctx, opts)
 	if err != nil {
