@@ -24,6 +24,7 @@ import (
 
 // scripts are the fake CLIs that the tests of this package play.
 var scripts = map[string]claudetest.Script{
+	"greets": greets,
 	"converses": func(c *claudetest.Conn) {
 		c.AcceptInitialize()
 		fmt.Fprintf(c.Stderr, "args %q\n", c.Args())
