@@ -142,10 +142,11 @@
 // dropped: when 8 MiB wait for their reader, the CLI waits too.
 //
 // Nothing is left. When [Session.Close] has returned, or an iteration over
-// [Query] has ended, no process and no goroutine of the session remains, and on
-// Unix nothing that the CLI started, but for callbacks that ignore their
-// context. Close gives the CLI Options.Grace to save the conversation, then asks
-// it to terminate, then kills it.
+// [Query] has ended, no process and no goroutine of the session remains, but for
+// callbacks that ignore their context. What the CLI started is ended too: on
+// Linux all of it, on other Unix systems its process group, on Windows what the
+// CLI ends itself. Close gives the CLI Options.Grace to save the conversation,
+// then asks it to terminate, then kills it.
 //
 // Contexts. The one given to [Start] is the life of the session; the one given
 // to a prompt, of its turn; the one given to a request, of the wait for its

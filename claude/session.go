@@ -271,10 +271,11 @@ func (s *Session) CloseInput() {
 
 // Close ends the session: what is running is interrupted, the CLI is given
 // Options.Grace to save the conversation and end, then asked to terminate, then
-// killed with all that it started. It may be called at any time, any number of
-// times, and returns when nothing of the session is left but callbacks that
-// ignore their context. What was said before can still be read; behind it comes
-// [ErrClosed], unless the session had ended before.
+// killed with all that it started, as far as the system can tell what that is.
+// It may be called at any time, any number of times, and returns when nothing of
+// the session is left but callbacks that ignore their context. What was said
+// before can still be read; behind it comes [ErrClosed], unless the session had
+// ended before.
 func (s *Session) Close() error {
 	s.closeWith(ErrClosed)
 	<-s.done
