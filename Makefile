@@ -6,7 +6,7 @@ FUZZTIME ?= 10s
 
 .PHONY: help
 help: ## Print this help
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: check
 check: tools fmt vet fix staticcheck race ## Everything that CI checks
@@ -38,6 +38,15 @@ race: tools ## All tests, with the race detector
 .PHONY: bench
 bench: tools ## All benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: bench-sdk
+bench-sdk: tools/bench-sdk/node_modules/.stamp ## package claude against the TypeScript SDK, in one run
+	go build -o bin/bench-sdk ./tools/bench-sdk
+	bin/bench-sdk
+
+tools/bench-sdk/node_modules/.stamp: tools/bench-sdk/package-lock.json
+	cd tools/bench-sdk && npm ci --ignore-scripts --omit=optional --prefer-offline --no-audit --no-fund --no-update-notifier --loglevel=error
+	@touch $@
 
 # go test -fuzz takes one function of one package at a time.
 .PHONY: fuzz

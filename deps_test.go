@@ -91,6 +91,14 @@ var architecture = rules{
 				"golang.org/x/sys":       "doctor asks the kernel for Landlock",
 			},
 		},
+		"tools/bench-sdk": {
+			why:  "it uses the SDK as anybody would",
+			ours: []string{"claude"},
+			outside: allow{
+				"os":      "",
+				"os/exec": "it runs both readers, and itself in every role",
+			},
+		},
 		"cmd/nestor": {
 			why:     "main is ten lines over internal/cli",
 			ours:    []string{"internal/cli"},

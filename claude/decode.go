@@ -13,21 +13,25 @@ import (
 // keep_alive and transcript_mirror, come back as [*Unknown].
 //
 // The message does not refer to line.
-func Decode(line []byte) (Message, error) {
-	m, err := decode(string(line))
+func Decode(line []byte) (Message, error) { return new(scanner).message(line) }
+
+// message decodes one line. A scanner that reads one after the other spares an
+// allocation for each.
+func (s *scanner) message(line []byte) (Message, error) {
+	m, err := s.decode(string(line))
 	if err != nil {
 		return nil, &DecodeError{Line: append([]byte(nil), line[:min(len(line), maxErrorLine)]...), Err: err}
 	}
 	return m, nil
 }
 
-func decode(text string) (Message, error) {
+func (s *scanner) decode(text string) (Message, error) {
 	typ, subtype := kind(text)
 	for {
 		m, essential := newMessage(typ, subtype)
 		h := m.Head()
 		h.raw = text
-		if err := decodeInto(m, text, essential); err != nil {
+		if err := s.decodeInto(m, text, essential); err != nil {
 			return nil, err
 		}
 		if h.Type == typ && (typ != "system" || h.Subtype == subtype) {
@@ -41,8 +45,8 @@ func decode(text string) (Message, error) {
 var errNoType = errors.New(`no string "type"`)
 
 // decodeInto fills m from text. Without the key essential m means nothing.
-func decodeInto(m Message, text, essential string) error {
-	s := &scanner{text: text}
+func (s *scanner) decodeInto(m Message, text, essential string) error {
+	*s = scanner{text: text}
 	if s.token() != '{' {
 		return errors.New("not a JSON object")
 	}

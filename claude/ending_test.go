@@ -1,3 +1,5 @@
+//go:build unix
+
 package claude_test
 
 import (
@@ -107,11 +109,6 @@ var endings = map[string]claudetest.Script{
 	},
 }
 
-// success is the line of a good result for the prompt.
-func success(prompt claudetest.HostLine, text string) string {
-	return fmt.Sprintf(`{"type":"result","subtype":"success","is_error":false,"result":%q,"num_turns":1,"user_message_uuid":%q}`, text, uuidOf(prompt))
-}
-
 // alive tells whether the process runs: one that only waits to be reaped does
 // not.
 func alive(pid int) bool {
@@ -131,16 +128,6 @@ func gone(t testing.TB, pid int) {
 			t.Fatalf("process %d is still there", pid)
 		}
 	}
-}
-
-func start(t testing.TB, opts claude.Options) *claude.Session {
-	t.Helper()
-	s, err := claude.Start(bounded(t), opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
 }
 
 func TestCloseIsBounded(t *testing.T) {

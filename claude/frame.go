@@ -3,12 +3,13 @@ package claude
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 )
 
 const (
-	frameBuffer = 64 << 10 // first size of a frameReader's buffer
-	keepBuffer  = 1 << 20  // a larger one is given back when it is empty
+	frameBuffer = 128 << 10 // first size of a frameReader's buffer
+	keepBuffer  = 1 << 20   // a larger one is given back when it is empty
 )
 
 // frameReader cuts the CLI's output into lines that hold one JSON object
@@ -31,9 +32,21 @@ type frameReader struct {
 // other error is the reader's, io.EOF if all went well, and ends the stream: a
 // last line without newline is returned before it if it is complete and
 // dropped if it is not.
-func (f *frameReader) next() ([]byte, error) {
+func (f *frameReader) next() ([]byte, error) { return f.object(true) }
+
+// errNotRead is returned by buffered when there is no whole line.
+var errNotRead = errors.New("no whole line was read")
+
+// buffered is next for an object that was read already; if there is none it
+// returns errNotRead. The slices that were returned before stay valid.
+func (f *frameReader) buffered() ([]byte, error) { return f.object(false) }
+
+func (f *frameReader) object(read bool) ([]byte, error) {
 	for {
 		line, whole := f.line()
+		if !whole && !read {
+			return nil, errNotRead
+		}
 		size := len(line) + f.lost
 		tooLong := f.limit > 0 && size > f.limit
 		if !whole && f.err == nil {

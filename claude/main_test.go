@@ -59,3 +59,18 @@ func results(messages []claude.Message) (texts []string) {
 	}
 	return texts
 }
+
+// success is the line of a good result for the prompt.
+func success(prompt claudetest.HostLine, text string) string {
+	return fmt.Sprintf(`{"type":"result","subtype":"success","is_error":false,"result":%q,"num_turns":1,"user_message_uuid":%q}`, text, uuidOf(prompt))
+}
+
+func start(t testing.TB, opts claude.Options) *claude.Session {
+	t.Helper()
+	s, err := claude.Start(bounded(t), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}

@@ -122,6 +122,7 @@ func (p *localProcess) pipes() (theirs []*os.File, err error) {
 	if p.stderr, errOut, err = os.Pipe(); err != nil {
 		return nil, err
 	}
+	widen(p.stdout)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = in, out, errOut
 	return []*os.File{in, out, errOut}, nil
 }

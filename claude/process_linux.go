@@ -11,6 +11,15 @@ import (
 // dieWithParent makes the kernel kill the process when this one ends.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
+// widen makes room in a pipe for more than the usual 64 KiB, so that a CLI that
+// says much waits less often. That it may not is no error.
+func widen(pipe *os.File) {
+	const size = 1 << 20 // what any user may have
+	if conn, err := pipe.SyscallConn(); err == nil {
+		conn.Control(func(fd uintptr) { syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_SETPIPE_SZ, size) })
+	}
+}
+
 // killMarked kills every process that has mark in its environment.
 // The CLI (2.1.325) starts commands in sessions of their own, and leaves them
 // running when it is killed.

@@ -2,7 +2,10 @@
 
 package claude
 
-import "syscall"
+import (
+	"os"
+	"syscall"
+)
 
 // dieWithParent does nothing: only Linux can. The CLI ends when its stdin is
 // closed, as it is when this process ends.
@@ -10,3 +13,6 @@ func dieWithParent(*syscall.SysProcAttr) {}
 
 // killMarked does nothing: the environment of others cannot be read here.
 func killMarked(string) {}
+
+// widen does nothing: only Linux can.
+func widen(*os.File) {}

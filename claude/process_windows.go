@@ -38,3 +38,6 @@ func killMarked(string) {}
 func signalOf(*os.ProcessState) string { return "" }
 
 func tooLong(err error) bool { return errors.Is(err, errorFilenameExcedRange) }
+
+// widen does nothing: only Linux can.
+func widen(*os.File) {}

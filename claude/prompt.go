@@ -50,8 +50,8 @@ func (s *Session) Ask(ctx context.Context, m UserMessage, until Until) iter.Seq2
 			yield(nil, err)
 			return
 		}
-		a := &exchange{s: s, id: id, until: until}
-		for msg, err := range s.stream(ctx, &a.taken) {
+		a := &exchange{s: s, id: id}
+		for msg, err := range s.stream(ctx) {
 			if err != nil {
 				if ctx.Err() != nil {
 					s.abandon(a)
@@ -66,7 +66,8 @@ func (s *Session) Ask(ctx context.Context, m UserMessage, until Until) iter.Seq2
 					return
 				}
 			}
-			if a.over() {
+			// Nil comes when all that there was is read.
+			if a.answered && (until == Answered || msg == nil && !s.busy()) {
 				break
 			}
 		}
@@ -80,10 +81,8 @@ func (s *Session) Ask(ctx context.Context, m UserMessage, until Until) iter.Seq2
 type exchange struct {
 	s        *Session
 	id       string // of the prompt
-	until    Until
-	taken    int   // messages that have left the queue and are still to be observed
-	answered bool  // its result was seen
-	err      error // what the iteration is to end with
+	answered bool   // its result was seen
+	err      error  // what the iteration is to end with
 }
 
 func (a *exchange) observe(m Message) {
@@ -119,10 +118,6 @@ func (a *exchange) own(m *Result) bool {
 	return !a.s.ledger.waits(a.id)
 }
 
-func (a *exchange) over() bool {
-	return a.answered && (a.until == Answered || !a.s.ledger.busy() && a.taken == 0 && a.s.queue.empty())
-}
-
 // abandon interrupts the turn of a prompt that nobody wants to read any more,
 // and drops what it still says, so that the next prompt starts clean. It takes
 // at most Options.Grace.
@@ -135,7 +130,7 @@ func (s *Session) abandon(a *exchange) {
 	if _, err := s.Interrupt(ctx); err != nil {
 		return // the session is over, or will say so itself
 	}
-	for msg, err := range s.stream(ctx, &a.taken) {
+	for msg, err := range s.stream(ctx) {
 		if err != nil || a.answered {
 			return
 		}
@@ -197,7 +192,7 @@ func (s *Session) Messages() iter.Seq2[Message, error] {
 			return
 		}
 		defer s.release()
-		for msg, err := range s.stream(ctx, new(int)) {
+		for msg, err := range s.stream(ctx) {
 			if (msg != nil || err != nil) && !yield(msg, err) {
 				return
 			}
@@ -217,10 +212,9 @@ func (s *Session) acquire(ctx context.Context) error {
 
 func (s *Session) release() { <-s.reading }
 
-// stream yields what is in the queue, and nil where the reader is only to look
-// whether it is done. An error is the last thing that it yields. It keeps in
-// taken how many messages it has taken from the queue and not yielded.
-func (s *Session) stream(ctx context.Context, taken *int) iter.Seq2[Message, error] {
+// stream yields what is in the queue, and nil whenever all that there was is
+// read. An error is the last thing that it yields.
+func (s *Session) stream(ctx context.Context) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		for {
 			items, ok, err := s.queue.take(ctx)
@@ -231,14 +225,19 @@ func (s *Session) stream(ctx context.Context, taken *int) iter.Seq2[Message, err
 				return
 			}
 			for i, m := range items {
+				if m == nil {
+					continue
+				}
 				if _, ok := m.(*Result); ok && s.mirror != nil {
 					s.mirror.flush(ctx) // who sees the result finds it in the store
 				}
-				*taken = len(items) - i - 1
 				if !yield(m, nil) {
 					s.queue.back(items[i+1:])
 					return
 				}
+			}
+			if !yield(nil, nil) {
+				return
 			}
 		}
 	}

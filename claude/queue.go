@@ -33,8 +33,8 @@ func newQueue(limit int) *queue {
 	return q
 }
 
-// put adds m. It may wait.
-func (q *queue) put(m Message, size int) {
+// put adds messages of size bytes in all. It may wait.
+func (q *queue) put(messages []Message, size int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.bytes > q.limit && q.urgent == 0 && !q.unread {
@@ -44,20 +44,27 @@ func (q *queue) put(m Message, size int) {
 		return
 	}
 	q.bytes += size
-	q.add(m)
+	q.add(messages...)
 }
 
 // notice adds m, or with nil only wakes the reader. It never waits.
 func (q *queue) notice(m Message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.add(m)
+	if m != nil || len(q.items) == 0 { // who has something to read looks anyway
+		q.add(m)
+	}
 }
 
-// add adds m. The caller holds mu.
-func (q *queue) add(m Message) {
-	q.items = append(q.items, m)
-	if len(q.items) == 1 {
+// add adds messages. The caller holds mu.
+func (q *queue) add(messages ...Message) {
+	idle := len(q.items) == 0
+	if idle && cap(q.items) == 0 && len(messages) > 1 {
+		q.items = messages // the caller's no more
+	} else {
+		q.items = append(q.items, messages...)
+	}
+	if idle {
 		q.wake()
 	}
 }

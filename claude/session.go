@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -31,6 +32,10 @@ type Session struct {
 
 	reading chan struct{}  // holds a token while somebody reads messages
 	serving sync.WaitGroup // callbacks that are being run
+
+	// delivering is set while the reader has taken note of messages that it has
+	// not passed on yet.
+	delivering atomic.Bool
 
 	out       chan outgoing // from anybody to the writer
 	closing   chan struct{} // closed by Close, when closeErr is set
@@ -252,12 +257,6 @@ func (s *Session) Commands() []SlashCommand {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.commands)
-}
-
-func (s *Session) setCommands(c []SlashCommand) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.commands = c
 }
 
 // CloseInput says that no further message will be sent. The CLI finishes what

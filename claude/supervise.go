@@ -2,7 +2,6 @@ package claude
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -155,69 +154,16 @@ func (s *Session) endCallbacks() {
 	}
 }
 
-// read takes in all that the CLI prints. ctx is that of callbacks.
-func (s *Session) read(ctx context.Context) {
-	frames := &frameReader{r: s.proc.Stdout(), limit: s.opts.MaxLine, skipped: s.opts.OnDebugLine}
-	for {
-		line, err := frames.next()
-		if _, long := errors.AsType[*LineTooLongError](err); long {
-			s.queue.put(&Unknown{Header: Header{Mismatch: err.Error()}, Err: err}, 0)
-			continue
-		}
-		if err != nil {
-			return
-		}
-		s.frame(ctx, line)
-	}
-}
-
-// frame takes in one line, which is only valid until it returns.
-func (s *Session) frame(ctx context.Context, line []byte) {
-	switch peek(line) {
-	case "keep_alive":
-	case "control_request":
-		s.asked(ctx, bytes.Clone(line))
-	case "control_response":
-		s.answered(ctx, line)
-	case "control_cancel_request":
-		s.withdrawn(line)
-	case "transcript_mirror":
-		s.mirrored(line)
-	default:
-		m, err := Decode(line)
-		if err != nil {
-			m = &Unknown{Header: Header{Mismatch: err.Error(), raw: string(line)}, Err: err}
-		}
-		s.message(m, len(line))
-	}
-}
-
-// message passes m on to whoever reads messages.
-func (s *Session) message(m Message, size int) {
-	s.ledger.observe(m)
-	switch m := m.(type) {
-	case *Result:
-		s.settle()
-	case *SessionState:
-		s.settle()
-		if m.HostOnly {
-			s.queue.notice(nil) // who waits for the end looks again
-			return
-		}
-	case *CommandsChanged:
-		s.setCommands(m.Commands)
-	case *HookStarted:
-		s.note("hook " + m.HookName + " was started")
-	case *TaskNotification, *TaskUpdated:
-		s.settle()
-	}
-	s.queue.put(m, size)
-}
-
+// note remembers what the CLI was seen doing, for errors.
 func (s *Session) note(seen string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = seen
+}
+
+// busy tells whether anything is still to be done or read.
+func (s *Session) busy() bool {
+	return s.ledger.busy() || s.delivering.Load() || !s.queue.empty()
 }
 
 // settle closes the input when all is done and no more will be said.

@@ -1,0 +1,127 @@
+// Package agent is the contract between what runs agents and what they run on.
+//
+// A [Provider] makes agents of one type from a [Config]; an [Agent] takes a
+// [Message] and answers with a stream of messages. Providers are handed to a
+// [Providers] by whoever composes the program; nothing registers itself. A
+// [Registry] keeps the agents that live.
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"iter"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Agent handles messages. Its methods may be called from any goroutine.
+type Agent interface {
+	Name() string
+	Type() string // that of its provider
+	// State returns what the agent does now and since when.
+	State() (State, time.Time)
+	// Handle works on m and yields what the agent says while it does, all
+	// results included. It handles one message at a time: a second Handle
+	// waits. The iteration is single-use; an error, an *[Error] or the cause of
+	// ctx, is the last thing that it yields. Breaking out, or the end of ctx,
+	// stops the work, and the agent can be given another message.
+	Handle(ctx context.Context, m Message) iter.Seq2[Message, error]
+	// Shutdown ends the agent and all that it holds, also while it handles a
+	// message, before ctx ends. A second call does nothing.
+	Shutdown(ctx context.Context) error
+}
+
+// Pusher is an agent that takes messages while it handles another.
+type Pusher interface {
+	Agent
+	// Push hands m to the agent. What it says to it comes with the answer to
+	// the message that it handles. If it handles none, Push fails with
+	// [ErrNotBusy].
+	Push(ctx context.Context, m Message) error
+}
+
+// Provider makes agents of one type.
+type Provider interface {
+	Type() string
+	// Create makes an agent. It may start what the agent needs, or leave that
+	// to the first message.
+	Create(ctx context.Context, c Config) (Agent, error)
+	// Check tells whether agents could work: what they run on is there, and
+	// has credentials. It takes a second at most and starts no conversation.
+	Check(ctx context.Context) bool
+}
+
+// Config says what an agent is to be. Each provider takes from it what it can.
+type Config struct {
+	Name           string
+	Provider       string               // the type of the provider
+	Instructions   string               // the system prompt; empty means none
+	Model          string               // empty means the provider's default
+	AllowedTools   []string             // nil means all
+	PermissionMode string               // empty means acceptEdits: nobody is there to be asked
+	Dir            string               // where it works; empty means the current directory
+	SettingSources []string             // user, project, local; nil means none
+	MCPServers     map[string]MCPServer // by name
+	Schema         json.RawMessage      // the result follows this JSON Schema; nil means free text
+	Limits         Limits
+	Env            []string // K=V, for what the agent starts
+
+	// Credentials is for what one provider alone knows. Provider "sdk" reads
+	// the key "mode": "query" (a fresh process for each message, the default)
+	// or "client" (one process, which remembers). Keys, tokens and base URLs in
+	// it are for providers that talk to an API themselves.
+	Credentials map[string]string
+}
+
+// Limits bound the work on one message. Zero means no limit.
+type Limits struct {
+	MaxTurns     int
+	MaxBudgetUSD float64
+	Timeout      time.Duration
+}
+
+// MCPServer is a server whose tools an agent may use. One of Command, URL and
+// Server is set.
+type MCPServer struct {
+	Command string // with Args and Env: a program that speaks on its stdin and stdout
+	Args    []string
+	Env     map[string]string
+	URL     string // with Headers: streamable HTTP
+	Headers map[string]string
+	Server  *mcp.Server // in this process
+}
+
+// Message is what goes to an agent and comes from it.
+type Message struct {
+	ID         string
+	Sender     string
+	Recipients []string
+	Content    string
+	Kind       Kind
+	Metadata   map[string]any // what more there is to know; see the provider
+	Time       time.Time
+}
+
+// Kind says what a message is.
+type Kind string
+
+// The kinds of messages.
+const (
+	Chat    Kind = "chat"    // something said
+	System  Kind = "system"  // something that happened
+	Command Kind = "command" // something to be done
+)
+
+// Everybody is the recipient of what an agent says: who gets it is decided
+// elsewhere.
+const Everybody = "all"
+
+// NewMessage returns a chat message with an id and the current time.
+func NewMessage(sender, content string) Message {
+	return Message{
+		ID: rand.Text(), Sender: sender, Recipients: []string{Everybody},
+		Content: content, Kind: Chat, Time: time.Now().UTC(),
+	}
+}
