@@ -56,18 +56,16 @@ func ExampleOptions_resume() {
 				log.Fatal(err)
 			}
 			if m, ok := msg.(*claude.Result); ok {
-				fmt.Println(m.Result)
 				session = m.SessionID
+				fmt.Println(m.Result)
 			}
 		}
 		return session
 	}
 	opts := demo("resumes")
 	first := ask(opts)
-
 	opts.Resume = first
 	fmt.Println("the same session:", ask(opts) == first)
-
 	opts.Fork = true
 	fmt.Println("the same session:", ask(opts) == first)
 	// Output:
