@@ -6,7 +6,7 @@ import (
 )
 
 // AgentDefinition describes a subagent that Claude may call, or, named by
-// Options.Agent, the main thread itself. Description and Prompt are required;
+// Options.Agent, the main loop itself. Description and Prompt are required;
 // the zero value of each other field leaves it to the CLI.
 type AgentDefinition struct {
 	Description string        `json:"description"` // when Claude should use it
@@ -17,7 +17,7 @@ type AgentDefinition struct {
 	MCPServers  []AgentServer `json:"mcpServers,omitempty"`
 	Skills      []string      `json:"skills,omitempty"` // loaded when it starts
 
-	InitialPrompt     string         `json:"initialPrompt,omitempty"` // sent first when it is the main thread
+	InitialPrompt     string         `json:"initialPrompt,omitempty"` // sent first when it is the main loop
 	MaxTurns          int            `json:"maxTurns,omitempty"`
 	AutoCompactWindow int            `json:"autoCompactWindow,omitempty"` // tokens
 	Background        bool           `json:"background,omitempty"`        // always runs in the background

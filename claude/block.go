@@ -6,8 +6,10 @@ import (
 )
 
 // Block is one part of the content of a message. The set is closed: every
-// block is a pointer to one of the types of this file, and what has no type
-// of its own is an [UnknownBlock].
+// block is a pointer to a [Text], [Thinking], [RedactedThinking], [ToolUse],
+// [ToolResult], [ServerToolUse], [ServerToolResult], [MCPToolUse],
+// [MCPToolResult], [Image] or [Document], and what has no type of its own is an
+// [UnknownBlock].
 //
 // [Text], [Image], [Document], [ToolResult] and [UnknownBlock] can also be
 // sent, in a [UserMessage]: these marshal to their wire form.

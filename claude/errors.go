@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// ErrClosed is returned by what needs a session that was closed, by Close or
-// because its context ended.
+// ErrClosed is what fails with a session that was closed, or that has ended
+// well. With one whose context has ended, the error is the context's cause.
 var ErrClosed = errors.New("session is closed")
 
-// ErrInputClosed is returned for a message that comes after CloseInput.
+// ErrInputClosed is what [Session.Send] and the like fail with once the input
+// of the CLI is closed, as [Session.CloseInput] asks for.
 var ErrInputClosed = errors.New("the session's input is closed")
 
 // ConnectionError says that the CLI could not be started or spoken to.
@@ -77,8 +78,8 @@ func (e *DecodeError) Error() string {
 
 func (e *DecodeError) Unwrap() error { return e.Err }
 
-// LineTooLongError says that a line of the CLI was longer than the host
-// allows. The line is lost; the lines after it are not.
+// LineTooLongError says that a line of the CLI was longer than
+// Options.MaxLine. The line is lost; the lines after it are not.
 type LineTooLongError struct {
 	Size  int // bytes of the line without its newline
 	Limit int

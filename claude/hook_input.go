@@ -13,7 +13,7 @@ type HookInput struct {
 	Dir            string         `json:"cwd"`
 	PromptID       string         `json:"prompt_id"`       // may be empty
 	PermissionMode PermissionMode `json:"permission_mode"` // may be empty
-	AgentID        string         `json:"agent_id"`        // the subagent; empty on the main thread
+	AgentID        string         `json:"agent_id"`        // the subagent; empty in the main loop
 	AgentType      string         `json:"agent_type"`      // may be empty
 	Effort         HookEffort     `json:"effort"`
 

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) {
 	scripts := map[string]claudetest.Script{"answers": answers}
-	for _, more := range []map[string]claudetest.Script{endings, talks} {
+	for _, more := range []map[string]claudetest.Script{endings, talks, examples} {
 		maps.Copy(scripts, more)
 	}
 	code := claudetest.Main(m, scripts)

@@ -8,7 +8,8 @@ type LocalCommandOutput struct {
 	Content string
 }
 
-// HookStarted says that a hook runs, if the host asked for hook messages.
+// HookStarted says that a hook runs. It comes with Options.HookEvents, and
+// always for SessionStart and Setup.
 type HookStarted struct {
 	Header
 	HookID    string

@@ -23,14 +23,14 @@ type Options struct {
 
 	// The model.
 
-	Model          string // an alias or an id; empty means the CLI's default
-	FallbackModels []string
+	Model          string         // an alias or an id; empty means the CLI's default
+	FallbackModels []string       // tried in this order when Model is overloaded or fails
 	Thinking       ThinkingConfig // zero leaves it to the CLI
 	Effort         Effort         // empty leaves it to the CLI
 	MaxTurns       int            // zero means no limit
 	MaxBudgetUSD   float64        // what the process may spend; zero means no limit
 	TaskBudget     int            // tokens that the model is told to make do with; zero means none
-	Betas          []string
+	Betas          []string       // of the API, such as "context-1m-2025-08-07"
 
 	// What Claude is told and what it answers.
 
@@ -52,8 +52,8 @@ type Options struct {
 	QuestionPreview      string            // the form of Choice.Preview: markdown or html; empty means none
 
 	// CanUseTool decides what neither the rules nor the mode decide. With nil
-	// such calls are denied. See Hooks for who is asked before, and
-	// [GateEveryCall] to be asked about everything.
+	// such calls are denied, and when it fails so does the call. See Hooks for
+	// who is asked before, and [GateEveryCall] to be asked about everything.
 	CanUseTool func(context.Context, *PermissionRequest) (Decision, error)
 	// OnQuestion answers Claude's questions to the user; nil answers mean
 	// that the user declines. Without OnQuestion they go to CanUseTool, whose
@@ -69,14 +69,14 @@ type Options struct {
 
 	// Servers, agents, skills, plugins.
 
-	MCPServers map[string]MCPServer // by name
-	MCPConfig  string               // more servers: the path of a file, or JSON
-	StrictMCP  bool                 // only these servers, not those of the settings
-	Agents     map[string]AgentDefinition
-	Agent      string   // the agent on the main thread; empty means none
-	Skills     []string // the skills Claude may use; nil leaves them to the CLI, empty hides all
-	AllSkills  bool     // Claude may use every skill without a question
-	Plugins    []Plugin
+	MCPServers map[string]MCPServer       // by name
+	MCPConfig  string                     // more servers: the path of a file, or JSON
+	StrictMCP  bool                       // only these servers, not those of the settings
+	Agents     map[string]AgentDefinition // subagents, by name
+	Agent      string                     // the one of Agents, or of the settings, that is the main loop; empty means none
+	Skills     []string                   // the skills Claude may use; nil leaves them to the CLI, empty hides all
+	AllSkills  bool                       // Claude may use every skill without a question
+	Plugins    []Plugin                   // besides those of the settings
 
 	// Settings and directories.
 
@@ -101,21 +101,21 @@ type Options struct {
 
 	// What the CLI reports.
 
-	PartialMessages     bool     // messages while they are written
-	HookEvents          bool     // the start and end of every hook
+	PartialMessages     bool     // a StreamEvent for each piece of an answer as it is written
+	HookEvents          bool     // HookStarted, HookProgress and HookResponse for every hook
 	ForwardSubagentText bool     // what subagents say
-	PromptSuggestions   bool     // what the user might say next
+	PromptSuggestions   bool     // a PromptSuggestion after each turn
 	ProgressSummaries   bool     // what subagents are doing, in a sentence
-	ReplayUserMessages  bool     // user messages, once they are taken up
+	ReplayUserMessages  bool     // a User with Replay for each message of the host, once it is taken up
 	DialogKinds         []string // the dialogs that OnDialog can draw
 	PerTaskStop         bool     // an interrupt spares background agents: the host can stop each
 
 	// The process.
 
-	Debug     bool
+	Debug     bool   // debug output of the CLI
 	DebugFile string // where debug output goes; empty means stderr; implies Debug
 	// Store keeps a copy of the session, and is where Resume and Continue find
-	// it. Nil means the CLI's own files alone.
+	// it, unless there is a Spawn. Nil means the CLI's own files alone.
 	Store     Store
 	StoreMode MirrorMode // when the copy is made; zero means at the end of each turn
 
@@ -125,7 +125,7 @@ type Options struct {
 
 	MaxLine     int           // bytes in a line of the CLI; zero means no limit
 	InitTimeout time.Duration // how long the CLI may take to start; zero means 60s
-	Grace       time.Duration // how long Close waits before it kills; zero means 5s
+	Grace       time.Duration // how long Close waits before it terminates the CLI, and again before it kills it; zero means 5s
 
 	Stderr      func(line string) // is called for each line, without its end; nil drops them
 	OnDebugLine func(line []byte) // is called for lines on stdout that are not JSON; nil drops them

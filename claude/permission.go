@@ -30,7 +30,7 @@ type PermissionRequest struct {
 	Tool      string          `json:"tool_name"`
 	Input     json.RawMessage `json:"input"` // what the tool will be given, an object
 	ToolUseID string          `json:"tool_use_id"`
-	AgentID   string          `json:"agent_id"` // the subagent that calls the tool; empty for the main thread
+	AgentID   string          `json:"agent_id"` // the subagent that calls the tool; empty for the main loop
 	MCPServer *ServerOrigin   `json:"mcp_server"`
 
 	Title       string `json:"title"`
@@ -65,7 +65,8 @@ type AskRule struct {
 	Content string `json:"rule_content"` // empty when the rule is about the whole tool
 }
 
-// Decision answers a [PermissionRequest]: [Allow], [Deny] or [Elsewhere].
+// Decision answers a [PermissionRequest]: [Allow], [Deny] or [Elsewhere], as a
+// value, not a pointer.
 type Decision interface{ decision() }
 
 // Allow lets the tool run.

@@ -83,10 +83,11 @@ func (w *Warmed) Query(ctx context.Context, prompt string) iter.Seq2[Message, er
 	}
 }
 
-// Session returns the waiting CLI as a session for many prompts.
+// Session returns the waiting CLI as a session for many prompts. It is closed
+// with the Warmed, or by itself.
 func (w *Warmed) Session() *Session { return w.s }
 
-// Close ends the CLI if it was not used.
+// Close ends the CLI, whether or not it was used.
 func (w *Warmed) Close() error { return w.s.Close() }
 
 // OutputError says that a run succeeded without the output that was asked for.

@@ -18,7 +18,7 @@ type Questions struct {
 	Items []Question
 
 	ToolUseID string
-	AgentID   string          // the subagent that asks; empty for the main thread
+	AgentID   string          // the subagent that asks; empty for the main loop
 	Raw       json.RawMessage // the tool's input as the CLI sent it
 }
 

@@ -24,8 +24,7 @@ type rewindRequest struct {
 }
 
 // RewindFiles puts the files back to how they were when the user message with
-// that uuid was sent. The session must have been started with checkpoints of
-// files. CLI 2.1.325 tells what will change only to [Session.PreviewRewind].
+// that uuid was sent. It needs Options.FileCheckpoints. CLI 2.1.325 tells what will change only to [Session.PreviewRewind].
 // Files that cannot be put back are a [*ControlError], beside the answer if the
 // CLI gave one.
 func (s *Session) RewindFiles(ctx context.Context, userMessageID string) (*Rewind, error) {

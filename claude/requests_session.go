@@ -17,7 +17,7 @@ type InterruptReceipt struct {
 
 // Interrupt stops the running turn, which still ends with a result of its own.
 // Messages that wait for their turn run afterwards. It also ends background
-// tasks, unless the host said at the start that it can stop them one by one.
+// tasks, unless Options.PerTaskStop says that the host stops them one by one.
 func (s *Session) Interrupt(ctx context.Context) (*InterruptReceipt, error) {
 	return ask[InterruptReceipt](ctx, s, "interrupt", nil)
 }
@@ -45,8 +45,8 @@ func (s *Session) CancelMessage(ctx context.Context, uuid string) (bool, error) 
 }
 
 // SetPermissionMode changes how tools are permitted, from the next tool on:
-// "default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto". A
-// mode that the CLI does not know is a [*ControlError] with Code "invalid_mode";
+// "default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto", the
+// values of [PermissionMode]. A mode that the CLI does not know is a [*ControlError] with Code "invalid_mode";
 // it may also refuse one that the session was not started for.
 func (s *Session) SetPermissionMode(ctx context.Context, mode string) error {
 	return s.call(ctx, "set_permission_mode", struct {

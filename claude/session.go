@@ -61,9 +61,11 @@ type Session struct {
 // Start starts the CLI and returns when it is ready for a prompt. The session
 // lives until Close, or until ctx ends, which has the same effect.
 //
-// It fails with a *[NotFoundError], a *[ConnectionError], or, when the CLI
-// ended instead of getting ready, a *[ProcessError], which wraps the
-// *[ResultError] that says why, if the CLI said why.
+// It fails with an error that names the options which are wrong, a
+// *[NotFoundError], a *[ConnectionError], the cause when ctx ends, or, when the
+// CLI ended instead of getting ready, a *[ProcessError], which wraps the
+// *[ResultError] that says why, if the CLI said why. A CLI that would not obey
+// [Hook].BlockOnFailure is an *[UnsupportedError].
 func Start(ctx context.Context, opts Options) (*Session, error) {
 	s, err := open(ctx, opts)
 	if err != nil {
@@ -268,10 +270,11 @@ func (s *Session) CloseInput() {
 
 // Close ends the session: what is running is interrupted, the CLI is given
 // Options.Grace to save the conversation and end, then asked to terminate, then
-// killed with all that it started. It may be called at any time, any number of
-// times, and returns when nothing of the session is left but callbacks that
-// ignore their context. What was said before can still be read; behind it comes
-// [ErrClosed], unless the session had ended before.
+// killed with all that it started, as far as the system can tell what that is.
+// It may be called at any time, any number of times, and returns when nothing of
+// the session is left but callbacks that ignore their context. What was said
+// before can still be read; behind it comes [ErrClosed], unless the session had
+// ended before.
 func (s *Session) Close() error {
 	s.closeWith(ErrClosed)
 	<-s.done

@@ -20,6 +20,7 @@ type SessionKey struct {
 	Subpath string // empty for the session itself; "subagents/agent-x" for one of its subagents
 }
 
+// String returns the parts with slashes between them, for people.
 func (k SessionKey) String() string {
 	if k.Subpath == "" {
 		return k.Project + "/" + k.Session
@@ -76,6 +77,8 @@ type SubkeyLister interface {
 // SummaryLister is a [Store] that maintains a [Summary] for each session with
 // [FoldSummary], so that listing need not load every transcript.
 type SummaryLister interface {
+	// ListSummaries returns the summaries of a project in any order, none for a
+	// project it does not know.
 	ListSummaries(ctx context.Context, project string) ([]Summary, error)
 }
 

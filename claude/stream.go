@@ -17,8 +17,7 @@ const (
 )
 
 // StreamEvent is one event of a response as it streams. The CLI sends it only
-// if the host asked for partial messages; the complete [Assistant] still
-// follows.
+// with Options.PartialMessages; the complete [Assistant] still follows.
 type StreamEvent struct {
 	Header
 	Kind  string // one of the Event constants, or what a newer API says

@@ -37,8 +37,9 @@ type Status struct {
 	CompactError   string
 }
 
-// SessionState says whether the session is busy, if the host asked to be told.
-// Idle is the one true sign that a turn is over.
+// SessionState says whether the session is busy. Idle is the one true sign that
+// all is done. This package reads it itself and passes it on only if the CLI's
+// environment has CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS=1.
 type SessionState struct {
 	Header
 	State    string // "idle", "running" or "requires_action"

@@ -161,6 +161,18 @@ var talks = map[string]claudetest.Script{
 		c.SendRaw(fmt.Sprintf(`{"type":"command_lifecycle","command_uuid":%q,"state":"refused"}`, uuidOf(p)))
 		atEnd(c)
 	},
+	"says all at once": func(c *claudetest.Conn) {
+		c.AcceptInitialize()
+		p, _ := c.Next()
+		c.SendRaw(running)
+		c.SendRaw(`{"type":"assistant","message":{"id":"m","role":"assistant","content":[{"type":"text","text":"x"}]}}`)
+		request, _ := c.Next() // the reader waits for its answer, which comes behind the rest
+		c.SendRaw(success(p, "first"))
+		c.SendRaw(`{"type":"result","subtype":"success","result":"second","origin":{"kind":"task-notification"}}`)
+		c.SendRaw(idle)
+		c.Answer(request, nil)
+		atEnd(c)
+	},
 	"mixes results": func(c *claudetest.Conn) {
 		c.AcceptInitialize()
 		p, _ := c.Next()
@@ -463,6 +475,30 @@ func TestSettledWaitsForBackgroundWork(t *testing.T) {
 	messages, err := collect(t, s.Ask(bounded(t), claude.UserMessage{Text: "go"}, claude.Settled))
 	if err != nil || fmt.Sprint(results(messages)) != "[first second]" {
 		t.Errorf("got %q, %v", results(messages), err)
+	}
+}
+
+// What the CLI says of its state is known before the messages that came ahead
+// of it are read.
+func TestSettledReadsWhatWasSaidBefore(t *testing.T) {
+	t.Parallel()
+	s := start(t, fake("says all at once"))
+	var texts []string
+	for msg, err := range s.Ask(bounded(t), claude.UserMessage{Text: "go"}, claude.Settled) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch m := msg.(type) {
+		case *claude.Assistant:
+			if _, err := s.Control(bounded(t), "say the rest", nil); err != nil {
+				t.Fatal(err)
+			}
+		case *claude.Result:
+			texts = append(texts, m.Result)
+		}
+	}
+	if fmt.Sprint(texts) != "[first second]" {
+		t.Errorf("got %q", texts)
 	}
 }
 

@@ -3,8 +3,8 @@ package claude
 import "encoding/json"
 
 // User is a message of the user's side of the conversation that the CLI
-// tells about: mostly the results of tools, and, if the host asked for
-// replays, what the host sent.
+// tells about: mostly the results of tools, and, with
+// Options.ReplayUserMessages, what the host sent.
 type User struct {
 	Header
 	Content         []Block // a plain string is one Text

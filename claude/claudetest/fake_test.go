@@ -24,6 +24,7 @@ import (
 
 // scripts are the fake CLIs that the tests of this package play.
 var scripts = map[string]claudetest.Script{
+	"greets": greets,
 	"converses": func(c *claudetest.Conn) {
 		c.AcceptInitialize()
 		fmt.Fprintf(c.Stderr, "args %q\n", c.Args())
@@ -223,7 +224,7 @@ func TestFakeIgnoresSignals(t *testing.T) {
 
 func TestFakeThatIsNotAsExpected(t *testing.T) {
 	for _, tc := range []struct{ name, script, say, want string }{
-		{"no such script", "sings", "", `fake claude: there is no script "sings"; there are ["asks" "converses" "stubborn"]`},
+		{"no such script", "sings", "", `fake claude: there is no script "sings"; there are ["asks" "converses" "greets" "stubborn"]`},
 		{"prompt before initialize", "converses", user, `fake claude: expected initialize, got {"type":"user"`},
 		{"nothing", "converses", "", "fake claude: expected initialize, and the host closed stdin"},
 	} {

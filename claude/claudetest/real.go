@@ -1,6 +1,10 @@
-// Package claudetest helps to test what is built on package claude: with the
-// real Claude CLI in a home of its own, with conversations recorded from it,
-// and with a suite that every session store must pass.
+// Package claudetest helps to test what is built on package claude.
+//
+// [Fake] and [Replay] stand in for the CLI: the test binary itself plays a
+// [Script] or a recorded conversation, so that tests need neither the CLI nor a
+// network nor an account. Both need [Main] in TestMain. [Real] is the CLI itself
+// in a home of its own, and [TestStore] is the suite that every session store
+// must pass.
 package claudetest
 
 import (

@@ -1,4 +1,3 @@
-// Package claudetest helps to test what is built on package claude.
 package claudetest
 
 import (
