@@ -87,6 +87,19 @@ func (w *Warmed) Query(ctx context.Context, prompt string) iter.Seq2[Message, er
 // with the Warmed, or by itself.
 func (w *Warmed) Session() *Session { return w.s }
 
+// Done returns a channel that is closed when the CLI has ended, for whatever
+// reason, and cannot be used any more.
+func (w *Warmed) Done() <-chan struct{} { return w.s.gone }
+
+// Pid returns the id of the CLI's process, or zero if [Options.Spawn] started
+// it.
+func (w *Warmed) Pid() int {
+	if p, ok := w.s.proc.(*localProcess); ok {
+		return p.cmd.Process.Pid
+	}
+	return 0
+}
+
 // Close ends the CLI, whether or not it was used.
 func (w *Warmed) Close() error { return w.s.Close() }
 

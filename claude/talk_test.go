@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -657,5 +658,31 @@ func TestWarm(t *testing.T) {
 	}
 	if err := w.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestWarmTellsThatItDied(t *testing.T) {
+	t.Parallel()
+	w, err := claude.Warm(bounded(t), fake("plain"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	select {
+	case <-w.Done():
+		t.Fatal("a CLI that waits is said to have ended")
+	default:
+	}
+	p, err := os.FindProcess(w.Pid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-w.Done():
+	case <-bounded(t).Done():
+		t.Error("nobody noticed that the CLI was killed")
 	}
 }
