@@ -1,0 +1,33 @@
+package pool
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// resident returns the bytes of memory that a process and all that it started
+// hold, as Linux tells in /proc. It is zero for a process that has ended, and
+// on other systems.
+func resident(pid int) (bytes int64) {
+	if pid == 0 {
+		return 0
+	}
+	statm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if fields := strings.Fields(string(statm)); len(fields) > 1 { // size, resident, …
+		pages, _ := strconv.ParseInt(fields[1], 10, 64)
+		bytes = pages * int64(os.Getpagesize())
+	}
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		children, _ := os.ReadFile(list)
+		for _, child := range strings.Fields(string(children)) {
+			if n, err := strconv.Atoi(child); err == nil {
+				bytes += resident(n)
+			}
+		}
+	}
+	return bytes
+}
