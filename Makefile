@@ -44,6 +44,11 @@ bench-sdk: tools/bench-sdk/node_modules/.stamp ## package claude against the Typ
 	go build -o bin/bench-sdk ./tools/bench-sdk
 	bin/bench-sdk
 
+.PHONY: bench-warm
+bench-warm: tools ## The first text from a warm CLI against a cold one
+	go build -o bin/bench-warm ./tools/bench-warm
+	bin/bench-warm
+
 tools/bench-sdk/node_modules/.stamp: tools/bench-sdk/package-lock.json
 	cd tools/bench-sdk && npm ci --ignore-scripts --omit=optional --prefer-offline --no-audit --no-fund --no-update-notifier --loglevel=error
 	@touch $@

@@ -71,6 +71,24 @@ func TestTakenIsReplaced(t *testing.T) {
 	})
 }
 
+// The first prompt of a CLI that was taken has the machine to itself.
+func TestNextStartWaits(t *testing.T) {
+	bubble(t, WarmOptions{}, func(t *testing.T, w running) {
+		opts := claude.Options{Model: "m"}
+		w.keep(t, opts, 1)
+		pass(2 * time.Second)
+		w.hit(t, opts)
+		pass(pause - time.Millisecond)
+		if n := len(w.cli.tried()); n != 1 {
+			t.Errorf("%d were started, want no second one yet", n)
+		}
+		pass(time.Millisecond)
+		if n := len(w.cli.tried()); n != 2 {
+			t.Errorf("%d were started, want a second one", n)
+		}
+	})
+}
+
 func TestNumberIsBounded(t *testing.T) {
 	bubble(t, WarmOptions{Max: 3}, func(t *testing.T, w running) {
 		a, b, c := claude.Options{Model: "a"}, claude.Options{Model: "b"}, claude.Options{Model: "c"}
