@@ -18,7 +18,9 @@ import (
 
 // fakes starts CLIs that are goroutines of the test.
 type fakes struct {
-	takes time.Duration // a start
+	takes    time.Duration // a start
+	ends     time.Duration // how long a CLI takes to end
+	stubborn bool          // starts succeed although their context has ended
 
 	mu      sync.Mutex
 	fail    error // of starts
@@ -29,7 +31,10 @@ type fakes struct {
 }
 
 func (f *fakes) start(ctx context.Context, opts claude.Options) (*claude.Warmed, error) {
-	cli := newFakeCLI()
+	cli := newFakeCLI(f.ends)
+	if f.stubborn {
+		ctx = context.WithoutCancel(ctx)
+	}
 	f.mu.Lock()
 	f.tries = append(f.tries, time.Now())
 	err := f.fail
@@ -118,7 +123,7 @@ type fakeCLI struct {
 	once   sync.Once
 }
 
-func newFakeCLI() *fakeCLI {
+func newFakeCLI(ends time.Duration) *fakeCLI {
 	c := &fakeCLI{ended: make(chan struct{})}
 	c.in, c.stdin = io.Pipe()
 	c.stdout, c.out = io.Pipe()
@@ -128,6 +133,7 @@ func newFakeCLI() *fakeCLI {
 		for r := bufio.NewReader(c.in); ; {
 			line, err := r.ReadBytes('\n')
 			if err != nil {
+				time.Sleep(ends) // of the bubble
 				return
 			}
 			var m struct {

@@ -2,7 +2,6 @@ package pool
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -22,18 +21,19 @@ type identity [sha256.Size]byte
 // identify returns the identity of options, or an error that names the field
 // because of which no CLI can be started ahead with them.
 func identify(opts claude.Options) (id identity, err error) {
-	switch {
-	case opts.SessionID != "":
-		err = errors.New("SessionID: one conversation cannot be started twice")
-	case opts.Resume != "":
-		err = errors.New("Resume: the conversation may go on after the CLI has read it")
-	case opts.Continue:
-		err = errors.New("Continue: another conversation may be the last one by then")
-	case opts.Path != "" && !filepath.IsAbs(opts.Path):
-		err = errors.New("Path: it is not absolute, so what it means may change")
-	}
-	if err != nil {
-		return id, err
+	for _, no := range []struct {
+		field string
+		set   bool
+		why   string
+	}{
+		{"SessionID", opts.SessionID != "", "one conversation cannot be started twice"},
+		{"Resume", opts.Resume != "", "the conversation may go on after the CLI has read it"},
+		{"Continue", opts.Continue, "another conversation may be the last one by then"},
+		{"Path", opts.Path != "" && !filepath.IsAbs(opts.Path), "it is not absolute, so what it means may change"},
+	} {
+		if no.set {
+			return id, fmt.Errorf("%s: %s", no.field, no.why)
+		}
 	}
 	h := sha256.New()
 	if err := encode(h, "", reflect.ValueOf(opts)); err != nil {

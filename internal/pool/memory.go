@@ -23,7 +23,7 @@ func resident(pid int) (bytes int64) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, list := range lists {
 		children, _ := os.ReadFile(list)
-		for _, child := range strings.Fields(string(children)) {
+		for child := range strings.FieldsSeq(string(children)) {
 			if n, err := strconv.Atoi(child); err == nil {
 				bytes += resident(n)
 			}

@@ -131,11 +131,23 @@ func TestLastKeptComesFirst(t *testing.T) {
 	})
 }
 
+// A CLI that takes its time to end still counts.
+func TestEndingOnesCount(t *testing.T) {
+	bubble(t, WarmOptions{Max: 2, MaxAge: time.Minute}, func(t *testing.T, w running) {
+		w.cli.ends = 3 * time.Second
+		w.keep(t, claude.Options{}, 2)
+		pass(5 * time.Minute)
+		if _, most := w.cli.alive(); most != 2 || len(w.cli.tried()) < 6 {
+			t.Errorf("%d lived at once of %d, want at most 2", most, len(w.cli.tried()))
+		}
+	})
+}
+
 func TestAgeIsBounded(t *testing.T) {
-	bubble(t, WarmOptions{MaxAge: time.Minute}, func(t *testing.T, w running) {
+	bubble(t, WarmOptions{MaxAge: 58 * time.Second}, func(t *testing.T, w running) {
 		opts := claude.Options{Model: "m"}
 		w.keep(t, opts, 1)
-		pass(time.Second + 59*time.Second)
+		pass(time.Second + 57*time.Second)
 		if s := w.Stats(); s.Discarded != 0 || s.Idle != 1 {
 			t.Errorf("a second too early: %+v", s)
 		}
@@ -190,6 +202,26 @@ func TestMemoryIsBounded(t *testing.T) {
 	})
 }
 
+func TestOldestGoesForMemory(t *testing.T) {
+	bubble(t, WarmOptions{MaxMemory: 100}, func(t *testing.T, w running) {
+		w.memory = func(*claude.Warmed) int64 { return 60 }
+		older, younger := claude.Options{Model: "older"}, claude.Options{Model: "younger"}
+		w.keep(t, older, 1)
+		pass(10 * time.Second)
+		w.keep(t, younger, 1)
+		pass(10 * time.Second)
+		w.miss(t, older)
+		w.hit(t, younger)
+		pass(pause + time.Second/2)
+		w.miss(t, older) // has Run look while the younger one starts
+		pass(10 * time.Second)
+		w.hit(t, younger)
+		if s := w.Stats(); s.Discarded != 1 {
+			t.Errorf("some were started only to be closed: %+v", s)
+		}
+	})
+}
+
 func TestOneThatIsTooBigIsNotTriedAgainAndAgain(t *testing.T) {
 	bubble(t, WarmOptions{MaxMemory: 100}, func(t *testing.T, w running) {
 		w.memory = func(*claude.Warmed) int64 { return 101 }
@@ -234,7 +266,16 @@ func TestSurroundingsChange(t *testing.T) {
 		name   string
 		change func(t *testing.T, opts claude.Options)
 	}{
-		{"another size of the CLI", func(t *testing.T, opts claude.Options) { write(t, opts.Path, "longer") }},
+		{"another size of the CLI", func(t *testing.T, opts claude.Options) {
+			info, err := os.Stat(opts.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, opts.Path, "longer")
+			if err := os.Chtimes(opts.Path, time.Time{}, info.ModTime()); err != nil {
+				t.Fatal(err)
+			}
+		}},
 		{"another time of the CLI", func(t *testing.T, opts claude.Options) {
 			if err := os.Chtimes(opts.Path, time.Time{}, time.Unix(1, 0)); err != nil {
 				t.Fatal(err)
@@ -356,6 +397,54 @@ func TestNothingIsLeftAfterRun(t *testing.T) {
 	})
 }
 
+// A start that succeeds when nobody wants it any more is not left behind.
+func TestStartThatEndsAfterRun(t *testing.T) {
+	bubble(t, WarmOptions{}, func(t *testing.T, w running) {
+		w.cli.stubborn = true
+		w.keep(t, claude.Options{}, 2)
+		pass(time.Second / 2)
+		w.stop()
+		if now, _ := w.cli.alive(); now != 0 || w.Stats() != (Stats{Discarded: 2}) {
+			t.Errorf("%d live: %+v", now, w.Stats())
+		}
+	})
+}
+
+// Take does not rely on Run to have looked: here nobody runs.
+func TestTakeLooksForItself(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		spoil func(*Warm, *handle)
+		want  bool
+	}{
+		{"good", func(*Warm, *handle) {}, true},
+		{"too old", func(_ *Warm, h *handle) { h.since = time.Now().Add(-10 * time.Minute) }, false},
+		{"forgotten", func(w *Warm, _ *handle) { w.Keep(claude.Options{}, 0) }, false},
+		{"dead", func(_ *Warm, h *handle) { h.Close() }, false},
+		{"outdated", func(_ *Warm, h *handle) { h.around.dir = "/elsewhere" }, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := NewWarm(WarmOptions{})
+				if err := w.Keep(claude.Options{}, 1); err != nil {
+					t.Fatal(err)
+				}
+				started, err := new(fakes).start(t.Context(), claude.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer started.Close()
+				h := &handle{Warmed: started, around: look(claude.Options{}), since: time.Now()}
+				w.profiles[0].idle = []*handle{h}
+				test.spoil(w, h)
+				if _, ok := w.Take(claude.Options{}); ok != test.want {
+					t.Errorf("taken: %t", ok)
+				}
+			})
+		})
+	}
+}
+
 func TestKeepZero(t *testing.T) {
 	bubble(t, WarmOptions{}, func(t *testing.T, w running) {
 		opts := claude.Options{Model: "m"}
@@ -404,6 +493,22 @@ func TestFailuresBackOff(t *testing.T) {
 		pass(2 * time.Second)
 		w.hit(t, fine)
 		pass(time.Minute)
+		w.hit(t, opts)
+	})
+}
+
+// What a start failed for may have been put right.
+func TestChangeEndsTheBackoff(t *testing.T) {
+	bubble(t, WarmOptions{}, func(t *testing.T, w running) {
+		opts := claude.Options{Path: filepath.Join(t.TempDir(), "claude")}
+		w.cli.setFail(errors.New("no such luck"))
+		w.keep(t, opts, 1)
+		pass(125 * time.Second) // the next try is in a minute
+		w.cli.setFail(nil)
+		if err := os.WriteFile(opts.Path, nil, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		pass(checkEvery + time.Second)
 		w.hit(t, opts)
 	})
 }
