@@ -22,14 +22,14 @@ func Query(ctx context.Context, prompt string, opts Options) iter.Seq2[Message, 
 // as they come, while the CLI works. Prompts runs in a goroutine of its own and
 // must return when ctx ends, or soon after its yield has returned false.
 func QueryAll(ctx context.Context, prompts iter.Seq[UserMessage], opts Options) iter.Seq2[Message, error] {
-	return func(yield func(Message, error) bool) {
+	return once(func(yield func(Message, error) bool) {
 		s, err := Start(ctx, opts)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		s.query(ctx, prompts, yield)
-	}
+	})
 }
 
 // query sends the prompts and yields everything until the session ends.

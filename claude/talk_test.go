@@ -155,6 +155,10 @@ var talks = map[string]claudetest.Script{
 		fmt.Fprintln(c.Stderr, "something else")
 		c.Exit(1)
 	},
+	"ends well, too early": func(c *claudetest.Conn) {
+		c.AcceptInitialize()
+		c.Next()
+	},
 	"drops prompts": func(c *claudetest.Conn) {
 		c.AcceptInitialize()
 		p, _ := c.Next()
@@ -640,6 +644,29 @@ func TestConsumerIsReleasedByClose(t *testing.T) {
 	messages, err := collect(t, s.Messages())
 	if !errors.Is(err, claude.ErrClosed) {
 		t.Errorf("item 229: after %d messages the iteration ended with %v", len(messages), err)
+	}
+}
+
+func TestIterationsAreSingleUse(t *testing.T) {
+	t.Parallel()
+	s := start(t, fake("plain"))
+	for name, seq := range map[string]func(func(claude.Message, error) bool){
+		"Query": claude.Query(bounded(t), "go", fake("plain")), "Prompt": s.Prompt(bounded(t), "go"),
+	} {
+		if messages, err := collect(t, seq); err != nil || len(messages) == 0 {
+			t.Errorf("%s: %d messages, %v", name, len(messages), err)
+		}
+		if messages, err := collect(t, seq); !errors.Is(err, claude.ErrUsed) || len(messages) != 0 {
+			t.Errorf("%s again: %d messages, %v", name, len(messages), err)
+		}
+	}
+}
+
+func TestEndInsteadOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := start(t, fake("ends well, too early"))
+	if _, err := collect(t, s.Prompt(bounded(t), "go")); !errors.Is(err, claude.ErrClosed) {
+		t.Errorf("a prompt that was not answered ended with %v", err)
 	}
 }
 
