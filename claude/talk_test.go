@@ -336,6 +336,13 @@ func TestManyPrompts(t *testing.T) {
 			t.Errorf("got %q, %v", results(messages), err)
 		}
 	})
+	t.Run("a panic of the prompts is the error", func(t *testing.T) {
+		t.Parallel()
+		prompts := func(func(claude.UserMessage) bool) { panic("no more ideas") }
+		if _, err := collect(t, claude.QueryAll(bounded(t), prompts, fake("plain"))); err == nil || !strings.Contains(err.Error(), "no more ideas") {
+			t.Errorf("got %v", err)
+		}
+	})
 	t.Run("item 120: at once, each whole", func(t *testing.T) {
 		t.Parallel()
 		s := start(t, fake("checks lines"))
