@@ -1,0 +1,236 @@
+package claudecode
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/dfaf701a/nestor/agent"
+	"github.com/dfaf701a/nestor/claude"
+)
+
+// cliAgent is an agent on a CLI.
+type cliAgent struct {
+	name    string
+	opts    claude.Options
+	warm    func(claude.Options) (*claude.Warmed, bool) // nil if there is none
+	keep    bool                                        // the CLI, from one message to the next
+	timeout time.Duration                               // for one message; zero means none
+	life    agent.Lifecycle
+	ended   chan struct{} // closed by the goroutine of Shutdown
+
+	mu           sync.Mutex // guards what follows
+	session      *claude.Session
+	conversation string // the id to resume; empty if there is nothing to resume
+	turn         *turn  // the message that is handled; nil if none is
+}
+
+var _ agent.Pusher = (*cliAgent)(nil)
+
+func (a *cliAgent) Name() string                    { return a.name }
+func (a *cliAgent) Type() string                    { return Type }
+func (a *cliAgent) State() (agent.State, time.Time) { return a.life.State() }
+
+// Handle has m answered by the CLI. It goes on until what the CLI started in
+// the background has ended too.
+func (a *cliAgent) Handle(ctx context.Context, m agent.Message) iter.Seq2[agent.Message, error] {
+	return func(yield func(agent.Message, error) bool) {
+		work, end, err := a.life.Begin(ctx)
+		if err != nil {
+			yield(agent.Message{}, err)
+			return
+		}
+		t := newTurn(yield)
+		func() { // the state is settled before the error is seen
+			defer func() { end(err) }()
+			defer a.finish(t)
+			err = a.handle(work, t, m)
+		}()
+		if err != nil && !t.left {
+			yield(agent.Message{}, err)
+		}
+	}
+}
+
+// handle has m answered, by the CLI that waits for it or by a new one. One that
+// waited and says nothing at all was dead, and is replaced.
+func (a *cliAgent) handle(ctx context.Context, t *turn, m agent.Message) error {
+	if m.Content == "" {
+		return &agent.Error{Provider: Type, Err: errors.New("the message has no content")}
+	}
+	if a.timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, a.timeout, timeoutError(a.timeout))
+		defer stop()
+	}
+	a.begin(t)
+	if s := a.waiting(); s != nil {
+		err := a.converse(ctx, t, s, m)
+		if t.heard || !lost(err) || ctx.Err() != nil {
+			return errorOf(ctx, err, t.apiError)
+		}
+		a.hangUp()
+	}
+	s, err := a.start(ctx, t)
+	if err == nil && !t.left {
+		err = a.converse(ctx, t, s, m)
+	}
+	return errorOf(ctx, err, t.apiError)
+}
+
+// begin lets messages be pushed into the turn.
+func (a *cliAgent) begin(t *turn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.turn = t
+}
+
+// waiting returns the session that was kept, or one that was started ahead of
+// time, or nil.
+func (a *cliAgent) waiting() *claude.Session {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.session == nil && a.conversation == "" && a.warm != nil {
+		if w, ok := a.warm(a.opts); ok {
+			a.session = w.Session()
+		}
+	}
+	return a.session
+}
+
+// start starts a session that goes on with the conversation, and says so. The
+// session outlives ctx, which bounds the start alone.
+func (a *cliAgent) start(ctx context.Context, t *turn) (*claude.Session, error) {
+	a.mu.Lock()
+	opts := a.opts
+	opts.Resume = a.conversation
+	a.mu.Unlock()
+	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	unbind := context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })
+	s, err := claude.Start(life, opts)
+	if err != nil {
+		unbind()
+		stop(nil)
+		if _, refused := errors.AsType[*claude.ResultError](err); refused {
+			a.remember("") // what cannot be resumed now never can be
+		}
+		return nil, err
+	}
+	if !unbind() {
+		s.Close()
+		return nil, context.Cause(ctx)
+	}
+	a.mu.Lock()
+	a.session = s
+	a.mu.Unlock()
+	if opts.Resume != "" {
+		t.say(resumed(opts.Resume, a.name))
+	}
+	return s, nil
+}
+
+// converse has m answered by s.
+func (a *cliAgent) converse(ctx context.Context, t *turn, s *claude.Session, m agent.Message) (failure error) {
+	defer func() { t.gone = lost(failure) && ctx.Err() == nil }()
+	t.open(s)
+	for msg, err := range s.Ask(ctx, claude.UserMessage{Text: m.Content}, claude.Settled) {
+		if err != nil {
+			return err
+		}
+		if !a.pass(t, msg) {
+			return nil
+		}
+	}
+	if !t.answered {
+		return errNoResult
+	}
+	if t.close() {
+		return a.late(ctx, t, s)
+	}
+	return nil
+}
+
+// late reads the answers to what was pushed in the moment when the turn ended.
+func (a *cliAgent) late(ctx context.Context, t *turn, s *claude.Session) error {
+	stop := context.AfterFunc(ctx, func() { s.Close() }) // which ends the iteration
+	defer stop()
+	for msg, err := range s.Messages() {
+		if err != nil {
+			return err
+		}
+		if !a.pass(t, msg) || !t.waiting() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// pass passes on what the CLI says and tells whether more is wanted.
+func (a *cliAgent) pass(t *turn, msg claude.Message) bool {
+	t.observe(msg)
+	switch msg.(type) {
+	case *claude.Init, *claude.Result:
+		if id := msg.Head().SessionID; a.keep && id != "" {
+			a.remember(id)
+		}
+	}
+	return t.say(translate(msg, a.name)...)
+}
+
+func (a *cliAgent) remember(conversation string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.conversation = conversation
+}
+
+// finish ends the turn. The session is kept if it is to be and can be.
+func (a *cliAgent) finish(t *turn) {
+	a.begin(nil)
+	t.close()
+	if state, _ := a.life.State(); !a.keep || t.dirty() || state == agent.Terminated {
+		a.hangUp()
+	}
+}
+
+// hangUp ends the session, if there is one.
+func (a *cliAgent) hangUp() {
+	a.mu.Lock()
+	s := a.session
+	a.session = nil
+	a.mu.Unlock()
+	if s != nil {
+		s.Close()
+	}
+}
+
+// Push sends m into the running turn.
+func (a *cliAgent) Push(ctx context.Context, m agent.Message) error {
+	a.mu.Lock()
+	t := a.turn
+	a.mu.Unlock()
+	if t == nil {
+		return agent.ErrNotBusy
+	}
+	return t.push(ctx, m)
+}
+
+// Shutdown ends the agent. If ctx ends first, the CLI is still brought to its
+// end, which takes some seconds at most.
+func (a *cliAgent) Shutdown(ctx context.Context) error {
+	if a.life.Terminate() {
+		go func() {
+			defer close(a.ended)
+			a.hangUp() // what is said now ends at once
+			a.life.Wait(context.Background())
+			a.hangUp()
+		}()
+	}
+	select {
+	case <-a.ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
