@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/dfaf701a/nestor/claude"
-	"github.com/dfaf701a/nestor/claude/claudetest"
 )
 
 func TestLogin(t *testing.T) {
@@ -62,7 +61,7 @@ func TestCheck(t *testing.T) {
 	}
 	t.Setenv("HOME", home)
 	t.Setenv("ANTHROPIC_API_KEY", "inherited") // which the CLI is not given
-	path, _ := claudetest.Fake("echo")
+	path := program(t, "2.1.325 (Claude Code)")
 	check := func(want bool, why string, opts Options) {
 		t.Helper()
 		if got := New(opts).Check(t.Context()); got != want {
@@ -75,14 +74,8 @@ func TestCheck(t *testing.T) {
 	write(t, filepath.Join(home, ".claude", ".credentials.json"), `{"claudeAiOauth":{"accessToken":"x"}}`)
 	check(true, "credentials", Options{Path: path})
 	check(false, "no such CLI", Options{Path: filepath.Join(home, "nothing")})
-	script := filepath.Join(home, "old")
-	write(t, script, "#!/bin/sh\necho 1.0.3\n")
-	if err := os.Chmod(script, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	check(false, "an old CLI", Options{Path: script})
-	write(t, script, "#!/bin/sh\necho hello\n")
-	check(false, "another program", Options{Path: script})
+	check(false, "an old CLI", Options{Path: program(t, "1.0.3 (Claude Code)")})
+	check(false, "another program", Options{Path: program(t, "hello")})
 	t.Setenv(claude.PathVariable, filepath.Join(home, "nothing"))
 	check(false, "no CLI at all", Options{})
 	t.Setenv(claude.PathVariable, path)
@@ -100,6 +93,18 @@ func TestLiveCheck(t *testing.T) {
 	if !p.Check(bounded(t)) {
 		t.Error("the real CLI with a key does not pass")
 	}
+}
+
+// program returns a program that says its version. A fake CLI would be too slow:
+// the race detector makes it wait for a second before it exits.
+func program(t *testing.T, version string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "claude")
+	write(t, file, "#!/bin/sh\necho '"+version+"'\n")
+	if err := os.Chmod(file, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // loggedIn returns a home with a login.
