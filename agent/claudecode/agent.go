@@ -11,6 +11,9 @@ import (
 	"github.com/dfaf701a/nestor/claude"
 )
 
+// aliveTime is how long a CLI may take to show that it still answers.
+const aliveTime = 2 * time.Second
+
 // cliAgent is an agent on a CLI.
 type cliAgent struct {
 	name    string
@@ -55,7 +58,7 @@ func (a *cliAgent) Handle(ctx context.Context, m agent.Message) iter.Seq2[agent.
 }
 
 // handle has m answered, by the CLI that waits for it or by a new one. One that
-// waited and says nothing at all was dead, and is replaced.
+// waited and ends without taking m up was dead, and is replaced.
 func (a *cliAgent) handle(ctx context.Context, t *turn, m agent.Message) error {
 	if m.Content == "" {
 		return &agent.Error{Provider: Type, Err: errors.New("the message has no content")}
@@ -91,13 +94,24 @@ func (a *cliAgent) begin(t *turn) {
 // time, or nil.
 func (a *cliAgent) waiting() *claude.Session {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.session == nil && a.conversation == "" && a.warm != nil {
-		if w, ok := a.warm(a.opts); ok {
-			a.session = w.Session()
-		}
+	s, conversation := a.session, a.conversation
+	a.mu.Unlock()
+	if s != nil || conversation != "" || a.warm == nil {
+		return s
 	}
-	return a.session
+	w, ok := a.warm(a.opts)
+	if !ok {
+		return nil
+	}
+	return a.hold(w.Session())
+}
+
+// hold makes s the session of the agent.
+func (a *cliAgent) hold(s *claude.Session) *claude.Session {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.session = s
+	return s
 }
 
 // start starts a session that goes on with the conversation, and says so. The
@@ -113,8 +127,8 @@ func (a *cliAgent) start(ctx context.Context, t *turn) (*claude.Session, error) 
 	if err != nil {
 		unbind()
 		stop(nil)
-		if _, refused := errors.AsType[*claude.ResultError](err); refused {
-			a.remember("") // what cannot be resumed now never can be
+		if noConversation(err) {
+			a.remember("") // or the agent could never work again
 		}
 		return nil, err
 	}
@@ -122,18 +136,18 @@ func (a *cliAgent) start(ctx context.Context, t *turn) (*claude.Session, error) 
 		s.Close()
 		return nil, context.Cause(ctx)
 	}
-	a.mu.Lock()
-	a.session = s
-	a.mu.Unlock()
 	if opts.Resume != "" {
 		t.say(resumed(opts.Resume, a.name))
 	}
-	return s, nil
+	return a.hold(s), nil
 }
 
 // converse has m answered by s.
 func (a *cliAgent) converse(ctx context.Context, t *turn, s *claude.Session, m agent.Message) (failure error) {
-	defer func() { t.gone = lost(failure) && ctx.Err() == nil }()
+	defer func() {
+		stopped := t.left || ctx.Err() != nil
+		t.gone = !stopped && lost(failure) || stopped && !t.answered && !alive(s)
+	}()
 	t.open(s)
 	for msg, err := range s.Ask(ctx, claude.UserMessage{Text: m.Content}, claude.Settled) {
 		if err != nil {
@@ -150,6 +164,14 @@ func (a *cliAgent) converse(ctx context.Context, t *turn, s *claude.Session, m a
 		return a.late(ctx, t, s)
 	}
 	return nil
+}
+
+// alive tells whether a CLI whose turn was stopped still answers.
+func alive(s *claude.Session) bool {
+	ctx, stop := context.WithTimeout(context.Background(), aliveTime)
+	defer stop()
+	_, err := s.MCPStatus(ctx)
+	return !lost(err)
 }
 
 // late reads the answers to what was pushed in the moment when the turn ended.

@@ -168,6 +168,42 @@ func TestBreakEndsBackgroundWork(t *testing.T) {
 	}
 }
 
+// A shell in the background runs on.
+func TestBackgroundShellIsKept(t *testing.T) {
+	t.Parallel()
+	a := create(t, fake("background"), client(agent.Config{}))
+	answer(t, a, "serve")
+	session := a.(*cliAgent).session
+	if got := answer(t, a, "and now?"); got != "" || session != a.(*cliAgent).session {
+		t.Error("it is another CLI")
+	}
+}
+
+// A CLI that does not react when it is interrupted is replaced.
+func TestDeafSessionIsReplaced(t *testing.T) {
+	t.Parallel()
+	a := create(t, fake("deaf"), client(agent.Config{}))
+	a.(*cliAgent).opts.Grace = 100 * time.Millisecond
+	for range a.Handle(bounded(t), agent.NewMessage("tester", "work")) {
+		break
+	}
+	if a.(*cliAgent).session != nil {
+		t.Error("the session is kept")
+	}
+}
+
+// What cannot be resumed fails once, and is begun anew.
+func TestConversationThatIsGone(t *testing.T) {
+	t.Parallel()
+	a := create(t, fake("forgetful"), client(agent.Config{}))
+	answer(t, a, "hello")
+	_, err := say(t, bounded(t), a, "again")
+	checkError(t, err, agent.ErrAPI, 1, "No conversation found")
+	if got := answer(t, a, "anew"); got != "new" {
+		t.Errorf("afterwards it answers %q", got)
+	}
+}
+
 func TestPush(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"query", "client"} {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ func (p *Provider) Check(ctx context.Context) bool {
 // env returns a variable as the CLI of an agent sees it.
 func (p *Provider) env(name string) string {
 	value := os.Getenv(name)
-	for _, kv := range append(loggedOut[:len(loggedOut):len(loggedOut)], p.opts.Env...) {
+	for _, kv := range slices.Concat(loggedOut, p.opts.Env) {
 		if key, v, _ := strings.Cut(kv, "="); key == name {
 			value = v
 		}
@@ -66,15 +67,13 @@ func (l login) found() bool {
 			return true
 		}
 	}
-	dir, global := l.env("CLAUDE_CONFIG_DIR"), ""
-	if dir == "" {
-		home := l.env("HOME")
-		if l.goos == "windows" {
-			home = l.env("USERPROFILE")
-		}
-		dir, global = filepath.Join(home, ".claude"), filepath.Join(home, ".claude.json")
-	} else {
-		global = filepath.Join(dir, ".claude.json")
+	home := l.env("HOME")
+	if l.goos == "windows" {
+		home = l.env("USERPROFILE")
+	}
+	dir, global := filepath.Join(home, ".claude"), filepath.Join(home, ".claude.json")
+	if other := l.env("CLAUDE_CONFIG_DIR"); other != "" {
+		dir, global = other, filepath.Join(other, ".claude.json")
 	}
 	return has(filepath.Join(dir, ".credentials.json"), "claudeAiOauth") ||
 		has(filepath.Join(dir, "settings.json"), "apiKeyHelper") ||

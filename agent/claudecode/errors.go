@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dfaf701a/nestor/agent"
@@ -62,6 +63,14 @@ func lost(err error) bool {
 	if _, process := errors.AsType[*claude.ProcessError](err); process {
 		return true
 	}
-	_, failedTurn := errors.AsType[*claude.ResultError](err)
-	return err != nil && !failedTurn && !errors.Is(err, claude.ErrWithdrawn)
+	_, turn := errors.AsType[*claude.ResultError](err)
+	_, control := errors.AsType[*claude.ControlError](err)
+	_, unsupported := errors.AsType[*claude.UnsupportedError](err)
+	return err != nil && !turn && !control && !unsupported && !errors.Is(err, claude.ErrWithdrawn)
+}
+
+// noConversation tells whether the CLI has nothing to resume. Seen in 2.1.325.
+func noConversation(err error) bool {
+	result, ok := errors.AsType[*claude.ResultError](err)
+	return ok && strings.Contains(result.Text(), "No conversation found")
 }

@@ -101,8 +101,8 @@ var scripts = map[string]claudetest.Script{
 				turn = claudetest.HostLine{}
 			case l.Type == "user":
 				c.SendRaw(success(l, prompt(l)))
-			case l.Subtype == "interrupt":
-				c.Answer(l, nil)
+			case l.Type == "control_request":
+				c.Answer(l, map[string]any{})
 				if turn.Raw != nil {
 					c.SendRaw(fmt.Sprintf(`{"type":"result","subtype":"error_during_execution","is_error":true,"terminal_reason":"aborted_tools","user_message_uuid":%q,"session_id":"s1"}`, uuid(turn)))
 					turn = claudetest.HostLine{}
@@ -119,9 +119,13 @@ var scripts = map[string]claudetest.Script{
 				return
 			}
 			if l.Type != "user" {
+				c.Answer(l, map[string]any{})
 				continue
 			}
 			c.SendRaw(`{"type":"system","subtype":"session_state_changed","state":"running"}`)
+			if prompt(l) == "serve" {
+				c.SendRaw(`{"type":"system","subtype":"background_tasks_changed","tasks":[{"task_id":"t","task_type":"local_bash"}]}`)
+			}
 			if prompt(l) == "delegate" {
 				c.SendRaw(`{"type":"system","subtype":"background_tasks_changed","tasks":[{"task_id":"t","task_type":"local_agent"}]}`)
 				c.SendRaw(success(l, "on its way"))
@@ -130,6 +134,18 @@ var scripts = map[string]claudetest.Script{
 			c.SendRaw(success(l, resumes(c)))
 			c.SendRaw(idle)
 		}
+	},
+	// forgetful has nothing to resume.
+	"forgetful": func(c *claudetest.Conn) {
+		if resumes(c) != "" {
+			c.SendRaw(`{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["No conversation found with session ID: s1"]}`)
+			c.Exit(1)
+		}
+		c.AcceptInitialize()
+		l, _ := c.Next()
+		c.SendRaw(success(l, "new"))
+		c.SendRaw(idle)
+		c.Exit(1)
 	},
 	// deaf takes a prompt and does nothing, whatever it is asked.
 	"deaf": func(c *claudetest.Conn) {

@@ -30,9 +30,6 @@ var loggedOut = []string{"ANTHROPIC_API_KEY=", "ANTHROPIC_AUTH_TOKEN="}
 
 // optionsOf makes of c what package claude is told. Keys, tokens and base URLs
 // in c.Credentials are left out: the CLI has its own login.
-//
-// MaxTurns holds for each message. MaxBudgetUSD is what one process may spend,
-// so for an agent of mode "client" it holds for all of its messages together.
 func (p *Provider) optionsOf(c agent.Config) (claude.Options, error) {
 	servers, serverErr := serversOf(c.MCPServers)
 	sources, sourceErr := sourcesOf(c.SettingSources)

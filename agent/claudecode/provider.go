@@ -41,9 +41,13 @@ func New(opts Options) *Provider { return &Provider{opts: opts} }
 // Type returns "sdk".
 func (p *Provider) Type() string { return Type }
 
-// Create makes an agent of the mode that c.Credentials["mode"] names. It starts
-// nothing: a CLI that is missing shows at the first message. The error, an
-// *[agent.Error], says what is wrong with c.
+// Create makes an agent of the mode that c.Credentials["mode"] names, which says
+// texts also as they are written if c.Credentials["partial"] is "true". It
+// starts nothing: a CLI that is missing shows at the first message. The error,
+// an *[agent.Error], says what is wrong with c.
+//
+// A CLI counts what it spends for as long as it runs: an agent of mode "client"
+// has c.Limits.MaxBudgetUSD for all of its messages together.
 func (p *Provider) Create(_ context.Context, c agent.Config) (agent.Agent, error) {
 	opts, err := p.optionsOf(c)
 	if err != nil {

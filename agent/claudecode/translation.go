@@ -24,28 +24,26 @@ const lifecycleType = "command_lifecycle"
 type meta = map[string]any
 
 // translate makes messages of what the CLI says: one for each block that means
-// something, none if nothing does. What each is, "sdk_type" says; "session_id"
-// is on all, and "parent_tool_use_id" on what a subagent says:
+// something, none if nothing does. What each is, "sdk_type" says; all have
+// "session_id", and what a subagent says has "parent_tool_use_id":
 //
-//	assistant_text     chat    what the model said
-//	thinking           system  what it thought
-//	partial_text       system  how a text grows, if that was asked for
-//	partial_thinking   system  how a thought grows
-//	tool_use           system  tool_name, tool_input, tool_use_id
-//	tool_result        system  tool_use_id, is_error, truncated, size
-//	result             chat    subtype "success": the end of a turn
-//	                   system  subtype "error": that of one that failed, with
-//	                           api_error_status
-//	                           both: reason, usage, total_cost_usd (of the process
-//	                           so far), num_turns, duration_ms, structured_output,
-//	                           permission_denials
-//	init               system  model, tools, permission_mode, cwd, version
-//	resumed            system  the CLI had died, and another one goes on
-//	and               system   task_started, task_notification, task_killed,
-//	                           permission_denied, rate_limit, api_retry,
-//	                           model_fallback, model_refusal, compacted,
-//	                           conversation_reset, notice, session_writes_lost
-//	unknown            system  raw: what this version does not know
+//	assistant_text    chat    what the model said
+//	thinking          system  what it thought
+//	partial_text      system  how a text grows, if that was asked for
+//	partial_thinking  system  how a thought grows
+//	tool_use          system  tool_name, tool_input, tool_use_id
+//	tool_result       system  tool_use_id, is_error, truncated, size
+//	result            chat    the end of a turn, with subtype "success"; reason,
+//	                          usage, total_cost_usd (of the process so far),
+//	                          num_turns, duration_ms, structured_output,
+//	                          permission_denials
+//	                  system  or "error", with api_error_status
+//	init              system  model, tools, permission_mode, cwd, version
+//	unknown           system  raw: what this version does not know
+//
+// The others are system too: resumed, task_started, task_notification,
+// task_killed, permission_denied, rate_limit, api_retry, model_fallback,
+// model_refusal, compacted, conversation_reset, notice, session_writes_lost.
 func translate(msg claude.Message, sender string) []agent.Message {
 	one := func(sdkType, content string, m meta) []agent.Message {
 		return []agent.Message{newMessage(msg, sender, agent.System, sdkType, content, m)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -17,9 +18,9 @@ import (
 type turn struct {
 	yield    func(agent.Message, error) bool
 	left     bool                  // whoever reads wants no more
-	heard    bool                  // the CLI said something
+	heard    bool                  // the CLI took the message up
 	answered bool                  // a result was seen
-	tasks    bool                  // something runs in the background
+	tasks    bool                  // an agent works in the background
 	gone     bool                  // the session is over
 	apiError claude.AssistantError // of the last API call; empty if it went well
 
@@ -89,11 +90,14 @@ func (t *turn) push(ctx context.Context, m agent.Message) error {
 	// Half a message would be worse than a late one: the session bounds the
 	// writing, not ctx.
 	err := s.Send(context.WithoutCancel(ctx), claude.UserMessage{Text: m.Content, UUID: id})
-	if err != nil {
-		t.done(id)
-		return errorOf(ctx, err, "")
+	if err == nil {
+		return nil
 	}
-	return nil
+	t.done(id)
+	if errors.Is(err, claude.ErrClosed) {
+		return agent.ErrNotBusy
+	}
+	return errorOf(ctx, err, "")
 }
 
 // done crosses off a pushed message.
@@ -122,14 +126,18 @@ func (t *turn) waiting() bool {
 
 // observe takes note of what the CLI says.
 func (t *turn) observe(msg claude.Message) {
-	t.heard = true
 	switch m := msg.(type) {
+	case *claude.Init, *claude.StreamEvent, *claude.User:
+		t.heard = true
 	case *claude.Assistant:
-		t.apiError = m.Error
+		t.heard, t.apiError = true, m.Error
 	case *claude.BackgroundTasks:
-		t.tasks = slices.ContainsFunc(m.Tasks, func(b claude.BackgroundTask) bool { return !b.Ambient })
+		// Shells may run on from one message to the next.
+		t.tasks = slices.ContainsFunc(m.Tasks, func(b claude.BackgroundTask) bool {
+			return !b.Ambient && (b.TaskType == "local_agent" || b.TaskType == "local_workflow")
+		})
 	case *claude.Result:
-		t.answered = true
+		t.heard, t.answered = true, true
 		t.result(m)
 	case *claude.Unknown:
 		// How a message ends that has no result of its own. Seen in 2.1.325.
