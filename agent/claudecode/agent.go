@@ -48,7 +48,8 @@ func (a *cliAgent) Handle(ctx context.Context, m agent.Message) iter.Seq2[agent.
 		t := newTurn(yield)
 		func() { // the state is settled before the error is seen
 			defer func() { end(err) }()
-			defer a.finish(t)
+			a.enter(t)
+			defer a.leave(t)
 			err = a.handle(work, t, m)
 		}()
 		if err != nil && !t.left {
@@ -68,7 +69,6 @@ func (a *cliAgent) handle(ctx context.Context, t *turn, m agent.Message) error {
 		ctx, stop = context.WithTimeoutCause(ctx, a.timeout, timeoutError(a.timeout))
 		defer stop()
 	}
-	a.begin(t)
 	if s := a.waiting(); s != nil {
 		err := a.converse(ctx, t, s, m)
 		if t.heard || !lost(err) || ctx.Err() != nil {
@@ -81,13 +81,6 @@ func (a *cliAgent) handle(ctx context.Context, t *turn, m agent.Message) error {
 		err = a.converse(ctx, t, s, m)
 	}
 	return errorOf(ctx, err, t.apiError)
-}
-
-// begin lets messages be pushed into the turn.
-func (a *cliAgent) begin(t *turn) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.turn = t
 }
 
 // waiting returns the session that was kept, or one that was started ahead of
@@ -103,15 +96,15 @@ func (a *cliAgent) waiting() *claude.Session {
 	if !ok {
 		return nil
 	}
-	return a.hold(w.Session())
+	a.hold(w.Session())
+	return w.Session()
 }
 
 // hold makes s the session of the agent.
-func (a *cliAgent) hold(s *claude.Session) *claude.Session {
+func (a *cliAgent) hold(s *claude.Session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.session = s
-	return s
 }
 
 // start starts a session that goes on with the conversation, and says so. The
@@ -136,34 +129,35 @@ func (a *cliAgent) start(ctx context.Context, t *turn) (*claude.Session, error) 
 		s.Close()
 		return nil, context.Cause(ctx)
 	}
+	a.hold(s)
 	if opts.Resume != "" {
 		t.say(resumed(opts.Resume, a.name))
 	}
-	return a.hold(s), nil
+	return s, nil
 }
 
 // converse has m answered by s.
 func (a *cliAgent) converse(ctx context.Context, t *turn, s *claude.Session, m agent.Message) (failure error) {
-	defer func() {
-		stopped := t.left || ctx.Err() != nil
-		t.gone = !stopped && lost(failure) || stopped && !t.answered && !alive(s)
-	}()
-	t.open(s)
 	for msg, err := range s.Ask(ctx, claude.UserMessage{Text: m.Content}, claude.Settled) {
 		if err != nil {
-			return err
+			failure = err
+			break
 		}
-		if !a.pass(t, msg) {
-			return nil
+		if !a.pass(t, s, msg) {
+			break
 		}
 	}
-	if !t.answered {
-		return errNoResult
+	if failure == nil && !t.left && !t.answered {
+		failure = errNoResult
 	}
-	if t.close() {
-		return a.late(ctx, t, s)
+	if t.left || ctx.Err() != nil {
+		t.gone = a.keep && !t.answered && !alive(s)
+		return failure
 	}
-	return nil
+	if t.gone = lost(failure); !t.gone && t.close() {
+		return errors.Join(failure, a.late(ctx, t, s))
+	}
+	return failure
 }
 
 // alive tells whether a CLI whose turn was stopped still answers.
@@ -175,23 +169,31 @@ func alive(s *claude.Session) bool {
 }
 
 // late reads the answers to what was pushed in the moment when the turn ended.
-func (a *cliAgent) late(ctx context.Context, t *turn, s *claude.Session) error {
+// If ctx ends first, so does the session.
+func (a *cliAgent) late(ctx context.Context, t *turn, s *claude.Session) (failure error) {
 	stop := context.AfterFunc(ctx, func() { s.Close() }) // which ends the iteration
-	defer stop()
+	defer func() {
+		if !stop() {
+			t.gone, failure = true, context.Cause(ctx)
+		}
+	}()
 	for msg, err := range s.Messages() {
 		if err != nil {
 			return err
 		}
-		if !a.pass(t, msg) || !t.waiting() {
+		if !a.pass(t, s, msg) || !t.waiting() {
 			return nil
 		}
 	}
 	return nil
 }
 
-// pass passes on what the CLI says and tells whether more is wanted.
-func (a *cliAgent) pass(t *turn, msg claude.Message) bool {
+// pass passes on what s says and tells whether more is wanted.
+func (a *cliAgent) pass(t *turn, s *claude.Session, msg claude.Message) bool {
 	t.observe(msg)
+	if t.heard {
+		t.open(s)
+	}
 	switch msg.(type) {
 	case *claude.Init, *claude.Result:
 		if id := msg.Head().SessionID; a.keep && id != "" {
@@ -207,9 +209,16 @@ func (a *cliAgent) remember(conversation string) {
 	a.conversation = conversation
 }
 
-// finish ends the turn. The session is kept if it is to be and can be.
-func (a *cliAgent) finish(t *turn) {
-	a.begin(nil)
+// enter lets messages be pushed into the turn; nil means into none.
+func (a *cliAgent) enter(t *turn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.turn = t
+}
+
+// leave ends the turn. The session is kept if it is to be and can be.
+func (a *cliAgent) leave(t *turn) {
+	a.enter(nil)
 	t.close()
 	if state, _ := a.life.State(); !a.keep || t.dirty() || state == agent.Terminated {
 		a.hangUp()

@@ -22,7 +22,7 @@ func TestProviderIsFoundByItsType(t *testing.T) {
 	if got, err := providers.Get("sdk"); got != agent.Provider(p) || err != nil {
 		t.Errorf("got %v, %v", got, err)
 	}
-	a := create(t, fake("echo"), agent.Config{Name: "ada"})
+	a := create(t, fake("busy"), agent.Config{Name: "ada"})
 	if a.Name() != "ada" || a.Type() != "sdk" {
 		t.Errorf("it is %s of type %s", a.Name(), a.Type())
 	}
@@ -237,30 +237,47 @@ func TestPush(t *testing.T) {
 // A push in the moment when the turn ends is answered, or refused.
 func TestPushAtTheEnd(t *testing.T) {
 	t.Parallel()
-	path, env := claudetest.Fake("echo")
-	s, err := claude.Start(bounded(t), claude.Options{Path: path, Env: env})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	var got []string
-	a := &cliAgent{name: "ada"}
-	turn := newTurn(func(m agent.Message, _ error) bool { got = append(got, m.Content); return true })
-	turn.open(s)
-	if err := turn.push(bounded(t), agent.NewMessage("tester", "just in time")); err != nil {
-		t.Fatal(err)
-	}
-	if !turn.close() {
-		t.Fatal("nothing is waiting")
-	}
-	if err := a.late(bounded(t), turn, s); err != nil || strings.Join(got, "|") != "just in time" {
-		t.Errorf("it was answered %q, %v", got, err)
-	}
-	if turn.dirty() {
-		t.Error("something is left")
-	}
-	if err := turn.push(bounded(t), agent.NewMessage("tester", "too late")); err != agent.ErrNotBusy {
-		t.Errorf("pushed after the end: %v", err)
+	for _, test := range []struct {
+		name  string
+		read  bool // whoever reads wants the answer
+		ended bool // the context has ended
+	}{{"answered", true, false}, {"left", false, false}, {"cancelled", true, true}} {
+		t.Run(test.name, func(t *testing.T) {
+			path, env := claudetest.Fake("busy")
+			s, err := claude.Start(bounded(t), claude.Options{Path: path, Env: env})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			var got []string
+			turn := newTurn(func(m agent.Message, _ error) bool { got = append(got, m.Content); return test.read })
+			turn.open(s)
+			push := "just in time"
+			if test.ended {
+				push = "work" // which ends when it is interrupted
+			}
+			if err := turn.push(bounded(t), agent.NewMessage("tester", push)); err != nil {
+				t.Fatal(err)
+			}
+			if !turn.close() {
+				t.Fatal("nothing is waiting")
+			}
+			ctx, stop := context.WithCancel(bounded(t))
+			defer stop()
+			if test.ended {
+				stop()
+			}
+			err = (&cliAgent{}).late(ctx, turn, s)
+			if (err != nil) != test.ended || !test.ended && strings.Join(got, "|") != push {
+				t.Errorf("it was answered %q, %v", got, err)
+			}
+			if turn.dirty() != test.ended {
+				t.Errorf("the session cannot be used again: %v", turn.dirty())
+			}
+			if err := turn.push(bounded(t), agent.NewMessage("tester", "too late")); err != agent.ErrNotBusy {
+				t.Errorf("pushed after the end: %v", err)
+			}
+		})
 	}
 }
 

@@ -93,7 +93,7 @@ func TestErrorsOfProcesses(t *testing.T) {
 		checkError(t, err, agent.ErrAuth, 0, "not found")
 	})
 	t.Run("connection", func(t *testing.T) {
-		p := fake("echo")
+		p := fake("busy")
 		_, err := say(t, bounded(t), create(t, p, agent.Config{Dir: filepath.Join(t.TempDir(), "nowhere")}), "hi")
 		checkError(t, err, nil, 0, "nowhere")
 	})
@@ -115,7 +115,7 @@ func TestErrorsOfProcesses(t *testing.T) {
 		}
 	})
 	t.Run("nothing to say", func(t *testing.T) {
-		a := create(t, fake("echo"), client(agent.Config{}))
+		a := create(t, fake("busy"), client(agent.Config{}))
 		_, err := say(t, bounded(t), a, "")
 		checkError(t, err, nil, 0, "no content")
 	})

@@ -32,19 +32,6 @@ func TestMain(m *testing.M) {
 
 // scripts are CLIs that real ones are too slow or too healthy to be.
 var scripts = map[string]claudetest.Script{
-	// echo answers each prompt, and as session "s1".
-	"echo": func(c *claudetest.Conn) {
-		c.AcceptInitialize()
-		for {
-			l, err := c.Next()
-			if err != nil {
-				return
-			}
-			if l.Type == "user" {
-				c.SendRaw(success(l, prompt(l)))
-			}
-		}
-	},
 	// environ answers each prompt with that variable.
 	"environ": func(c *claudetest.Conn) {
 		c.AcceptInitialize()
@@ -82,8 +69,8 @@ var scripts = map[string]claudetest.Script{
 			c.SendRaw(success(l, resumes(c)))
 		}
 	},
-	// busy begins a turn and ends it when it is interrupted, or when something
-	// is pushed.
+	// busy begins a turn at "work" and ends it when it is interrupted, or when
+	// something is pushed. What else it is told it repeats.
 	"busy": func(c *claudetest.Conn) {
 		c.AcceptInitialize()
 		var turn claudetest.HostLine

@@ -91,6 +91,12 @@ func TestTranslationOfRareMessages(t *testing.T) {
 		{`{"type":"assistant","message":{"content":[{"type":"web_search_tool_result","tool_use_id":"a","content":[{"url":"u"}]}]}}`, "tool_result", `[{"url":"u"}]`, `{"tool_use_id":"a"}`},
 		{`{"type":"assistant","message":{"content":[{"type":"mcp_tool_use","id":"a","name":"add","server_name":"calc","input":{}}]}}`, "tool_use", "Using tool: add", `{"tool_name":"add","server_name":"calc"}`},
 		{`{"type":"assistant","message":{"content":[{"type":"mcp_tool_result","tool_use_id":"a","is_error":true,"content":"no"}]}}`, "tool_result", "no", `{"tool_use_id":"a","is_error":true}`},
+		{`{"type":"system","subtype":"model_refusal_fallback","original_model":"a","fallback_model":"b","trigger":"refusal","retracted_message_uuids":["u"],"content":"now b"}`, "model_fallback", "now b", `{"from":"a","to":"b","retracted":["u"]}`},
+		{`{"type":"system","subtype":"notification","text":"look","priority":"high"}`, "notice", "look", `{"priority":"high"}`},
+		{`{"type":"system","subtype":"informational","content":"mind","level":"warning"}`, "notice", "mind", `{"level":"warning"}`},
+		{`{"type":"system","subtype":"local_command_output","content":"out"}`, "notice", "out", `{}`},
+		{`{"type":"auth_status","isAuthenticating":false,"error":"expired"}`, "notice", "expired", `{"level":"warning"}`},
+		{`{"type":"system","subtype":"session_writes_lost","error_code":"ENOSPC","lost":["transcript"]}`, "session_writes_lost", "the disk is full: ENOSPC", `{"lost":["transcript"]}`},
 		{`{"type":"system","subtype":"model_fallback","original_model":"a","fallback_model":"b","trigger":"overloaded","content":"now b"}`, "model_fallback", "now b", `{"from":"a","to":"b","trigger":"overloaded"}`},
 	} {
 		t.Run(test.sdkType, func(t *testing.T) {
@@ -108,6 +114,7 @@ func TestTranslationSkips(t *testing.T) {
 	for _, line := range []string{
 		`{"type":"system","subtype":"session_state_changed","state":"idle"}`,
 		`{"type":"system","subtype":"status","status":"requesting"}`,
+		`{"type":"auth_status","isAuthenticating":true}`,
 		`{"type":"system","subtype":"background_tasks_changed","tasks":[]}`,
 		`{"type":"system","subtype":"task_updated","task_id":"t","patch":{"status":"completed"}}`,
 		`{"type":"system","subtype":"task_started","task_id":"t","ambient":true}`,

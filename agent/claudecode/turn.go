@@ -47,14 +47,15 @@ func (t *turn) say(messages ...agent.Message) bool {
 	return !t.left
 }
 
-// open says where messages can be pushed to.
+// open says where messages can be pushed to, from the first time on: to a CLI
+// that has taken the message up, and so is not dead.
 func (t *turn) open(s *claude.Session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.session == nil {
+	if t.session == nil && !t.closed {
+		t.session = s
 		close(t.ready)
 	}
-	t.session = s
 }
 
 // close says that nothing can be pushed any more, and tells whether something
