@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -50,7 +49,7 @@ func errorOf(ctx context.Context, err error, last claude.AssistantError) error {
 		if result.APIErrorStatus != 0 {
 			e.Status = result.APIErrorStatus
 		}
-		if e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || slices.Contains(authErrors, last) {
+		if e.Status == 401 || e.Status == 403 || slices.Contains(authErrors, last) {
 			e.Kind = agent.ErrAuth
 		}
 	}
