@@ -88,7 +88,7 @@ func (s *Session) Ask(ctx context.Context, m UserMessage, until Until) iter.Seq2
 			}
 		}
 		if !a.answered {
-			a.err = s.over() // it ended well, but too early
+			a.err = fmt.Errorf("the session ended without a result for the prompt: %w", s.over())
 		}
 		if a.err != nil {
 			yield(nil, a.err)
