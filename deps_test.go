@@ -79,6 +79,11 @@ var architecture = rules{
 			why:  "the suite knows the contract alone",
 			ours: []string{"agent"},
 		},
+		"agent/claudecode": {
+			why:     "a provider knows the contract and what it runs on",
+			ours:    []string{"agent", "claude"},
+			outside: allow{"os": "what tells whether the CLI is logged in"},
+		},
 		"agent/scripted": {
 			why:  "a provider knows the contract alone",
 			ours: []string{"agent"},
@@ -122,6 +127,7 @@ var architecture = rules{
 	tests: allow{
 		"github.com/rogpeppe/go-internal/testscript": "our command line, one script per behaviour",
 		"go.uber.org/goleak":                         "no goroutine is left behind",
+		"github.com/modelcontextprotocol/go-sdk":     "servers for agents under test",
 		"github.com/anthropics/anthropic-sdk-go":     "a real client for scriptmodel",
 	},
 }

@@ -35,10 +35,14 @@ type Assistant struct {
 	SubagentType    string // empty in the main loop
 	TaskDescription string // empty in the main loop
 
-	Timestamp    string          // ISO 8601, of the CLI's clock; for display, not for ordering
-	ContextUsage json.RawMessage // on the answer to /context, otherwise nil
-	UsageReport  json.RawMessage // on the answer to /usage, otherwise nil
+	Timestamp string // ISO 8601, of the CLI's clock; for display, not for ordering
 }
+
+// ContextUsage returns what the answer to /context carries, otherwise nil.
+func (m *Assistant) ContextUsage() json.RawMessage { return m.value("context_usage") }
+
+// UsageReport returns what the answer to /usage carries, otherwise nil.
+func (m *Assistant) UsageReport() json.RawMessage { return m.value("usage_report") }
 
 // Text returns the text blocks, joined.
 func (m *Assistant) Text() string { return joinText(m.Content) }
@@ -103,10 +107,6 @@ func (m *Assistant) field(s *scanner, key string) bool {
 		m.TaskDescription = s.str()
 	case "timestamp":
 		m.Timestamp = s.str()
-	case "context_usage":
-		m.ContextUsage = s.raw()
-	case "usage_report":
-		m.UsageReport = s.raw()
 	default:
 		return false
 	}

@@ -56,7 +56,7 @@ func TestAssistant(t *testing.T) {
 		equal(t, "UserMessageUUIDs", m.UserMessageUUIDs[1], "b")
 		equal(t, "Supersedes", m.Supersedes[0], "x")
 		equal(t, "flags", m.Aborted && m.ResumedFromIncompleteThinking, true)
-		equal(t, "rest", m.Timestamp+m.ResumeReason+string(m.ContextUsage)+string(m.UsageReport), `2026host_draining{"a":1}{"b":2}`)
+		equal(t, "rest", m.Timestamp+m.ResumeReason+string(m.ContextUsage())+string(m.UsageReport()), `2026host_draining{"a":1}{"b":2}`)
 		m = mustDecode[*Assistant](t, `{"type":"assistant","message":{"content":[]}}`)
 		equal(t, "absent", m.UUID+m.SessionID+m.MessageID+m.StopReason, "")
 	})

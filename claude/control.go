@@ -178,7 +178,7 @@ func (s *Session) withdrawn(line []byte) {
 
 // serve answers r, unless it is withdrawn first or is not to be answered.
 func (s *Session) serve(ctx context.Context, r controlRequest) {
-	answer, err := s.respond(ctx, r.Request)
+	answer, err := s.respond(ctx, r)
 	s.mu.Lock()
 	_, wanted := s.inflight[r.ID]
 	delete(s.inflight, r.ID)
@@ -201,7 +201,7 @@ func (s *Session) serve(ctx context.Context, r controlRequest) {
 var errSilent = errors.New("no answer")
 
 // respond runs the callback that r is for. A panic of it is its error.
-func (s *Session) respond(ctx context.Context, request json.RawMessage) (answer json.RawMessage, err error) {
+func (s *Session) respond(ctx context.Context, request controlRequest) (answer json.RawMessage, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the host's callback panicked: %v", p)
@@ -215,7 +215,7 @@ func (s *Session) respond(ctx context.Context, request json.RawMessage) (answer 
 		Server     string          `json:"server_name"`
 		Message    json.RawMessage `json:"message"`
 	}
-	if err := json.Unmarshal(request, &r); err != nil {
+	if err := json.Unmarshal(request.Request, &r); err != nil {
 		return nil, fmt.Errorf("reading the request: %w", err)
 	}
 	switch r.Subtype {
@@ -234,28 +234,30 @@ func (s *Session) respond(ctx context.Context, request json.RawMessage) (answer 
 		}
 		return json.Marshal(map[string]json.RawMessage{"mcp_response": reply})
 	case "elicitation":
-		return s.elicit(ctx, request)
+		return s.elicit(ctx, request.Request)
 	case "request_user_dialog":
-		return s.dialog(ctx, request)
+		return s.dialog(ctx, request.Request)
 	case "remote_tool_call", "remote_plumbing_call", "remote_tools_probe", "remote_tools_reannounce":
 		return nil, errSilent
 	}
 	return nil, &UnsupportedError{Request: r.Subtype}
 }
 
-func (s *Session) permit(ctx context.Context, request json.RawMessage) (json.RawMessage, error) {
-	r, err := decodePermissionRequest(request)
+func (s *Session) permit(ctx context.Context, request controlRequest) (json.RawMessage, error) {
+	r, err := decodePermissionRequest(request.Request)
 	if err != nil {
 		return nil, err
 	}
+	r.ID = request.ID
 	d, err := s.opts.decide(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := d.(Elsewhere); ok {
-		return nil, errSilent
+	answer, err := encodeDecision(r, d)
+	if answer == nil && err == nil {
+		return nil, errSilent // it is answered elsewhere
 	}
-	return encodeDecision(r, d)
+	return answer, err
 }
 
 func (s *Session) elicit(ctx context.Context, request json.RawMessage) (json.RawMessage, error) {

@@ -30,7 +30,7 @@ func equal[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// Items 153, 154, 164: every kind has its Go type, carries its header and its
+// Items 147, 153, 154, 164: every kind has its Go type, carries its header and its
 // raw line, and what has no type is Unknown.
 func TestDecodeEveryKind(t *testing.T) {
 	for _, sample := range samples {
@@ -321,6 +321,9 @@ func TestPeek(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	for _, sample := range samples {
 		f.Add([]byte(sample.line))
+	}
+	for _, line := range recordedLines(f) {
+		f.Add([]byte(line))
 	}
 	f.Add([]byte(`{"type":"user","uuid":"\ud800\udc00 \ud800 \udc00\ud800 \u00e9 é` + "\xff\xc3" + ` \"\\\/\b\f\n\r\t"}`))
 	f.Add([]byte(`{"type":"x","a":[1,-0.5e+3,true,false,null,{"b":[]}]}`))

@@ -132,7 +132,7 @@ func gone(t testing.TB, pid int) {
 
 func TestCloseIsBounded(t *testing.T) {
 	for _, tc := range []struct{ script, item string }{
-		{"echo", "item 124: an obedient CLI just ends"},
+		{"echo", "items 124, 227: an obedient CLI just ends"},
 		{"ignores the end of stdin", "item 123: SIGTERM ends it"},
 		{"ignores everything", "item 122: SIGKILL ends it"},
 		{"closes stdout first", "one that closes stdout first"},
@@ -188,7 +188,8 @@ func TestContextEndsTheSession(t *testing.T) {
 func TestBreakingOutOfQueryEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	opts := fake("floods")
-	opts.Grace = 300 * time.Millisecond
+	own := "CLAUDETEST_OF=" + t.Name() // others flood too
+	opts.Env, opts.Grace = append(opts.Env, own), 300*time.Millisecond
 	n := 0
 	for _, err := range claude.Query(bounded(t), "go", opts) {
 		if err != nil {
@@ -198,7 +199,7 @@ func TestBreakingOutOfQueryEndsTheProcess(t *testing.T) {
 			break
 		}
 	}
-	if left := processesNamed(t, "CLAUDETEST_PLAY=script floods"); len(left) > 0 {
+	if left := processesNamed(t, own); len(left) > 0 {
 		t.Errorf("still running: %v", left)
 	}
 }
@@ -263,8 +264,8 @@ func TestStartFails(t *testing.T) {
 		t.Parallel()
 		_, err := claude.Start(bounded(t), fake("dies at once"))
 		pe, ok := errors.AsType[*claude.ProcessError](err)
-		if !ok || pe.ExitCode != 3 || !strings.Contains(err.Error(), "no shell") {
-			t.Errorf("item 415: got %v", err)
+		if !ok || pe.ExitCode != 3 || !strings.Contains(pe.Stderr, "no shell") || !strings.Contains(err.Error(), "exit code 3") || !strings.Contains(err.Error(), "no shell") {
+			t.Errorf("items 178, 415: got %v", err)
 		}
 	})
 	t.Run("no such program", func(t *testing.T) {
@@ -351,6 +352,7 @@ func TestKilledCLILeavesNoChild(t *testing.T) {
 	gone(t, child)
 }
 
+// Items 129, 132: no list of processes has to survive for that.
 func TestKilledHostLeavesNoCLI(t *testing.T) {
 	t.Parallel()
 	path, env := claudetest.Fake("host")

@@ -35,7 +35,7 @@ func TestFind(t *testing.T) {
 		want  string   // empty means not found
 		says  []string // the error
 	}{
-		{"item 1: nowhere", "linux", nil, "", []string{"Claude Code not found", "claude on PATH", "/usr/local/bin/claude", "npm install"}},
+		{"items 1, 177: nowhere", "linux", nil, "", []string{"Claude Code not found", "claude on PATH", "/usr/local/bin/claude", "npm install"}},
 		{"item 98: on the PATH", "linux", map[string]string{"claude": "/bin/claude"}, "/bin/claude", nil},
 		{"item 99: a batch file is a name like others elsewhere", "darwin", map[string]string{"claude": "/bin/claude.cmd"}, "/bin/claude.cmd", nil},
 		{"item 91: npm's batch file is refused", "windows", map[string]string{"claude": shim}, "", []string{shim, "batch file"}},

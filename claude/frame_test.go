@@ -161,6 +161,9 @@ func TestFramesGiveBackMemory(t *testing.T) {
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte("{\"a\":1}\r\n\n[noise]\n{\"b\":\"\xc3\xa9\"}\n{broken\n{\"c\":3}"), uint8(3), uint8(0))
 	f.Add([]byte("{\"abc\":1}\n{}\n{\"long\":12345}"), uint8(1), uint8(5))
+	for i, line := range recordedLines(f) { // cut in many ways, with and without a limit
+		f.Add([]byte(line+"\n"), uint8(i), uint8(i%2*200))
+	}
 	f.Fuzz(func(t *testing.T, data []byte, chunk, limit uint8) {
 		var parts []string
 		for part := range slices.Chunk(data, int(chunk)+1) {

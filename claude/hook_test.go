@@ -270,7 +270,7 @@ func TestHookInputs(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 	})
-	t.Run("item 172: optional fields may be missing", func(t *testing.T) {
+	t.Run("items 172, 399: optional fields may be missing", func(t *testing.T) {
 		n, err := decodeHookInput[NotificationInput](json.RawMessage(`{"message":"m","notification_type":"idle"}`), "")
 		if err != nil || n.Title != "" || n.Type != "idle" {
 			t.Errorf("got %+v, %v", n, err)

@@ -1,7 +1,6 @@
 package claude
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -62,39 +61,20 @@ func wantJSON(t *testing.T, v any, want string) {
 // sent in the recorded conversations.
 func recorded(t *testing.T, subtype string) []json.RawMessage {
 	t.Helper()
-	files, err := filepath.Glob("testdata/transcripts/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no transcripts: %v", err)
-	}
 	var requests []json.RawMessage
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	for _, line := range recordedLines(t) {
+		var m struct {
+			Type    string          `json:"type"`
+			Request json.RawMessage `json:"request"`
 		}
-		s := bufio.NewScanner(bytes.NewReader(data))
-		s.Buffer(nil, 16<<20)
-		for s.Scan() {
-			raw, ok := bytes.CutPrefix(s.Bytes(), []byte("< {"))
-			if !ok {
-				continue
-			}
-			var m struct {
-				Type    string          `json:"type"`
-				Request json.RawMessage `json:"request"`
-			}
-			var r struct {
-				Subtype string `json:"subtype"`
-			}
-			if json.Unmarshal(append([]byte("{"), raw...), &m) != nil || m.Type != "control_request" {
-				continue
-			}
-			if json.Unmarshal(m.Request, &r) == nil && r.Subtype == subtype {
-				requests = append(requests, m.Request)
-			}
+		var r struct {
+			Subtype string `json:"subtype"`
 		}
-		if err := s.Err(); err != nil {
-			t.Fatal(err)
+		if json.Unmarshal([]byte(line), &m) != nil || m.Type != "control_request" {
+			continue
+		}
+		if json.Unmarshal(m.Request, &r) == nil && r.Subtype == subtype {
+			requests = append(requests, m.Request)
 		}
 	}
 	if len(requests) == 0 {
@@ -200,7 +180,7 @@ func TestInitialize(t *testing.T) {
 			"b": &InProcess{Server: testServer()},
 			"a": &InProcess{Server: testServer(), Timeout: 90 * time.Second, Tools: []ToolPolicy{{Name: "add", Policy: AlwaysAsk}}},
 		}}, own(`,"sdkMcpServers":["a","b"],"sdkMcpServerConfigs":{"a":{"timeout":90000,"tools":[{"name":"add","permission_policy":"always_ask"}]}}`)},
-		{"item 209: what subagents say", Options{ForwardSubagentText: true}, own(`,"forwardSubagentText":true`)},
+		{"items 194, 209: what subagents say", Options{ForwardSubagentText: true}, own(`,"forwardSubagentText":true`)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -210,6 +190,7 @@ func TestInitialize(t *testing.T) {
 }
 
 // Every field of Options reaches the CLI, or is known to stay on this side.
+// Item 60: a store asks for the session mirror.
 func TestEveryOptionIsWired(t *testing.T) {
 	here := []string{ // read by the session, the process or the caller's callbacks
 		"Path", "User", "Grace", "InitTimeout", "MaxLine", "Stderr", "OnDebugLine", "Log",

@@ -13,6 +13,7 @@ type ledger struct {
 	mu       sync.Mutex // guards what follows
 	sent     []string   // ids of the prompts whose result has not come, oldest first
 	tasks    map[string]bool
+	owed     bool   // an agent in the background has ended, and the CLI has yet to take a turn on it
 	requests int    // of the CLI that are being answered
 	state    string // what the CLI said last of itself; empty if it never does (before 2.1.140 or so)
 	failed   *Result
@@ -21,7 +22,8 @@ type ledger struct {
 // busy tells whether anything is still to be done: a prompt to be answered, a
 // request of the CLI, or, as the CLI says itself, work in the background. A
 // CLI that does not say counts as busy while an agent or a workflow of its
-// runs; shells and monitors do not count, they may run for ever.
+// runs, and until the result of the turn that its end leads to; shells and
+// monitors do not count, they may run for ever.
 func (l *ledger) busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -31,7 +33,7 @@ func (l *ledger) busy() bool {
 	if l.state != "" {
 		return l.state != stateIdle
 	}
-	return len(l.tasks) > 0
+	return len(l.tasks) > 0 || l.owed
 }
 
 const stateIdle = "idle"
@@ -91,10 +93,10 @@ func (l *ledger) observe(m Message) {
 			l.tasks[m.TaskID] = true
 		}
 	case *TaskNotification:
-		delete(l.tasks, m.TaskID)
+		l.ended(m.TaskID)
 	case *TaskUpdated:
 		if m.Patch.Status.Terminal() {
-			delete(l.tasks, m.TaskID)
+			l.ended(m.TaskID)
 		}
 	case *Unknown:
 		if m.Type == "command_lifecycle" {
@@ -105,10 +107,16 @@ func (l *ledger) observe(m Message) {
 	l.failed = nil
 }
 
+// ended crosses off a task, if it is one that counts.
+func (l *ledger) ended(task string) {
+	l.owed = l.owed || l.tasks[task]
+	delete(l.tasks, task)
+}
+
 // result crosses off the prompts that m answers, and keeps a failure for the
 // error that the process may end with.
 func (l *ledger) result(m *Result) {
-	l.failed = nil
+	l.failed, l.owed = nil, false
 	if m.Failed() {
 		l.failed = m
 	}

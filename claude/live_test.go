@@ -21,7 +21,7 @@ import (
 // which $WORK stands for the working directory.
 func live(t testing.TB, script string) (claude.Options, *scriptmodel.Server) {
 	t.Helper()
-	cli := claudetest.Real(t)
+	cli := claudetest.Real(t, runVariable+"="+os.Getenv(runVariable))
 	model := scriptmodel.Start(t, strings.ReplaceAll(script, "$WORK", cli.Dir))
 	return claude.Options{
 		Path: cli.Path, Dir: cli.Dir, ReplaceEnv: true, Env: append(cli.Env, scriptmodel.ClientEnv(model.URL)...),

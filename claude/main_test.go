@@ -1,6 +1,7 @@
 package claude_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,18 +15,25 @@ import (
 
 func TestMain(m *testing.M) {
 	scripts := map[string]claudetest.Script{"answers": answers}
-	for _, more := range []map[string]claudetest.Script{endings, talks, examples} {
+	for _, more := range []map[string]claudetest.Script{endings, talks, examples, lives, copies} {
 		maps.Copy(scripts, more)
 	}
 	code := claudetest.Main(m, scripts)
 	if code == 0 {
-		if err := goleak.Find(); err != nil {
+		if err := errors.Join(goleak.Find(), leftProcesses()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
 	}
 	os.Exit(code)
 }
+
+// runVariable is set by claudetest.Main to a folder of this run alone, and
+// inherited by every CLI that a test starts.
+const runVariable = "CLAUDETEST_PLAYED"
+
+// storedID is a session that a store keeps.
+const storedID = "cccccccc-cccc-4ccc-8ccc-cccccccccccc"
 
 // fake returns options for a fake CLI that plays a script.
 func fake(script string) claude.Options {

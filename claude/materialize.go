@@ -23,7 +23,8 @@ type materialOptions struct {
 	Resume    string        // the session to resume; empty means none
 	Continue  bool          // without Resume: the newest session
 	Dir       string        // where the CLI will run; empty means the current directory
-	ConfigDir string        // whose settings to take; empty means $CLAUDE_CONFIG_DIR, or else ~/.claude
+	ConfigDir string        // whose settings to take; empty means that of Home
+	Home      string        // the CLI's home; empty means $CLAUDE_CONFIG_DIR, or else ~/.claude
 	Timeout   time.Duration // for each call of the store; zero means a minute
 }
 
@@ -123,7 +124,7 @@ func writeMaterial(ctx context.Context, dir string, opts materialOptions, key Se
 	if err := writeSubagents(ctx, root, path.Join(folder, key.Session), opts, key); err != nil {
 		return err
 	}
-	if err := seedConfig(root, opts.ConfigDir); err != nil {
+	if err := seedConfig(root, opts.ConfigDir, opts.Home); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -198,13 +199,17 @@ func writeNew(root *os.Root, name string, data []byte) error {
 // CLI may keep credentials instead of in a file: that would start a program of
 // the system and may open a dialog. There the caller passes credentials in the
 // CLI's environment.
-func seedConfig(root *os.Root, configDir string) error {
+func seedConfig(root *os.Root, configDir, home string) error {
+	beside := configDir == "" && (home != "" || os.Getenv("CLAUDE_CONFIG_DIR") == "")
+	if configDir == "" && home != "" {
+		configDir = filepath.Join(home, ".claude")
+	}
 	config, err := claudeConfigDir(configDir)
 	if err != nil {
 		return nil // no home, nothing to copy
 	}
 	global := config
-	if configDir == "" && os.Getenv("CLAUDE_CONFIG_DIR") == "" {
+	if beside {
 		global = filepath.Dir(config) // ~/.claude.json lies beside ~/.claude
 	}
 	for _, seed := range []struct {

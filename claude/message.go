@@ -48,6 +48,18 @@ func (h *Header) Raw() json.RawMessage {
 	return json.RawMessage(h.raw)
 }
 
+// value returns the value of a key that is too rare to be a field, or nil.
+func (h *Header) value(key string) json.RawMessage {
+	s := &scanner{text: h.raw}
+	for ok := s.object(); ok; ok = s.more('}') {
+		if s.key() == key {
+			return s.raw()
+		}
+		s.skip()
+	}
+	return nil
+}
+
 // Unknown is a message that this package has no type for: one of a newer CLI,
 // an undocumented one, or a frame of the control protocol. Type, Subtype and
 // Raw say all there is to know.

@@ -243,6 +243,9 @@ func encodeDecision(r *PermissionRequest, d Decision) (json.RawMessage, error) {
 		Interrupt bool   `json:"interrupt,omitempty"`
 		ToolUseID string `json:"toolUseID,omitempty"`
 	}
+	if p := reflect.ValueOf(d); p.Kind() == reflect.Pointer && !p.IsNil() {
+		d, _ = p.Elem().Interface().(Decision) // a pointer to one is a decision too
+	}
 	switch d := d.(type) {
 	case Allow:
 		input := d.Input

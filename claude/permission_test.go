@@ -69,6 +69,7 @@ func TestDecisions(t *testing.T) {
 		"item 249: deny":                     {Deny{Message: "no"}, `{"behavior":"deny","message":"no","toolUseID":"u"}`},
 		"item 249: deny needs no message":    {Deny{}, `{"behavior":"deny","message":"the call was denied","toolUseID":"u"}`},
 		"deny ends the turn":                 {Deny{Message: "no", Interrupt: true}, `{"behavior":"deny","message":"no","interrupt":true,"toolUseID":"u"}`},
+		"a pointer is a decision too":        {&Deny{Message: "no"}, `{"behavior":"deny","message":"no","toolUseID":"u"}`},
 		"somebody else answers: say nothing": {Elsewhere{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +86,7 @@ func TestDecisions(t *testing.T) {
 			wantJSON(t, got, tt.want)
 		})
 	}
-	for name, d := range map[string]Decision{"nil": nil, "a pointer": &Deny{}, "no object": Allow{Input: json.RawMessage(`[]`)}} {
+	for name, d := range map[string]Decision{"nil": nil, "a nil pointer": (*Deny)(nil), "no object": Allow{Input: json.RawMessage(`[]`)}} {
 		t.Run(name+" is an error", func(t *testing.T) {
 			if got, err := encodeDecision(r, d); err == nil || got != nil {
 				t.Errorf("got %s, %v", got, err)

@@ -9,11 +9,27 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync/atomic"
 )
 
 // ErrWithdrawn ends the iteration over the answer to a prompt that was
 // cancelled or refused before the CLI took it up.
 var ErrWithdrawn = errors.New("the prompt was withdrawn before it was answered")
+
+// ErrUsed ends an iteration that was had before: each is single-use.
+var ErrUsed = errors.New("the iteration was had before")
+
+// once makes an iteration single-use: it would send its prompt again.
+func once(seq iter.Seq2[Message, error]) iter.Seq2[Message, error] {
+	var used atomic.Bool
+	return func(yield func(Message, error) bool) {
+		if used.Swap(true) {
+			yield(nil, ErrUsed)
+			return
+		}
+		seq(yield)
+	}
+}
 
 // Until says how far an iteration over the answer to a prompt goes.
 type Until int
@@ -39,7 +55,7 @@ func (s *Session) Prompt(ctx context.Context, text string) iter.Seq2[Message, er
 // with. Breaking out, or the end of ctx, interrupts the turn; the session goes
 // on.
 func (s *Session) Ask(ctx context.Context, m UserMessage, until Until) iter.Seq2[Message, error] {
-	return func(yield func(Message, error) bool) {
+	return once(func(yield func(Message, error) bool) {
 		if err := s.acquire(ctx); err != nil {
 			yield(nil, err)
 			return
@@ -71,10 +87,13 @@ func (s *Session) Ask(ctx context.Context, m UserMessage, until Until) iter.Seq2
 				break
 			}
 		}
+		if !a.answered {
+			a.err = fmt.Errorf("the session ended without a result for the prompt: %w", s.over())
+		}
 		if a.err != nil {
 			yield(nil, a.err)
 		}
-	}
+	})
 }
 
 // exchange follows the messages up to the end of the answer to one prompt.

@@ -20,16 +20,17 @@ func Query(ctx context.Context, prompt string, opts Options) iter.Seq2[Message, 
 
 // QueryAll is Query with many messages, which are taken from prompts and sent
 // as they come, while the CLI works. Prompts runs in a goroutine of its own and
-// must return when ctx ends, or soon after its yield has returned false.
+// must return when ctx ends, or soon after its yield has returned false; if it
+// panics, the iteration ends with that as its error.
 func QueryAll(ctx context.Context, prompts iter.Seq[UserMessage], opts Options) iter.Seq2[Message, error] {
-	return func(yield func(Message, error) bool) {
+	return once(func(yield func(Message, error) bool) {
 		s, err := Start(ctx, opts)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		s.query(ctx, prompts, yield)
-	}
+	})
 }
 
 // query sends the prompts and yields everything until the session ends.
@@ -39,6 +40,11 @@ func (s *Session) query(ctx context.Context, prompts iter.Seq[UserMessage], yiel
 	defer stop()
 	s.spawn(func() {
 		defer s.CloseInput()
+		defer func() {
+			if p := recover(); p != nil { // of the caller's prompts
+				s.closeWith(fmt.Errorf("taking the prompts: panic: %v", p))
+			}
+		}()
 		for m := range prompts {
 			if s.Send(ctx, m) != nil {
 				return // the reason is the session's end, which the reader is told

@@ -13,6 +13,7 @@ import (
 )
 
 // What CLI 2.1.325 answered is understood.
+// Items 199, 201.
 func TestRequestsDecodeRecorded(t *testing.T) {
 	w := newWire(t)
 	for _, tc := range []struct {
@@ -207,6 +208,13 @@ func TestRequestsDecodeDocumented(t *testing.T) {
 			return f.Suggestions, err
 		}, "[{a.go} {b/}]"},
 		{"GenerateTitle", `{"title":"T"}`, func(ctx context.Context) (any, error) { return w.GenerateTitle(ctx, "d", true) }, "T"},
+		{"MCPStatus item 174", `{"mcpServers":[{"name":"a","status":"connected","serverInfo":{"name":"A","version":"1"},"scope":"project","config":{"type":"stdio"},"tools":[{"name":"t","annotations":{"readOnly":true}}]},` +
+			`{"name":"b","status":"pending"},{"name":"c","status":"failed","error":"no answer"},{"name":"d","status":"connected","config":{"type":"claudeai-proxy","url":"u","id":"i"}}]}`,
+			func(ctx context.Context) (any, error) {
+				m, err := w.MCPStatus(ctx)
+				s := m.Servers
+				return []any{len(s), s[0].ServerInfo, s[0].Scope, s[0].Tools[0].Name, *s[0].Tools[0].Annotations.ReadOnly, s[1].Status, s[1].Config == nil, s[2].Error, string(s[3].Config)}, err
+			}, `[4 {A 1} project t true pending true no answer {"type":"claudeai-proxy","url":"u","id":"i"}]`},
 		{"SetMCPPermissionMode", `{"warning":"not now"}`, func(ctx context.Context) (any, error) { return w.SetMCPPermissionMode(ctx, "s", "") }, "not now"},
 		{"ReadMCPResource", `{"contents":[{"uri":"ui://x","mimeType":"text/html","text":"<p>","_meta":{"a":1}},{"uri":"ui://y","blob":"AA=="}]}`,
 			func(ctx context.Context) (any, error) {

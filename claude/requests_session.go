@@ -44,13 +44,12 @@ func (s *Session) CancelMessage(ctx context.Context, uuid string) (bool, error) 
 	return err == nil && r.Cancelled, err
 }
 
-// SetPermissionMode changes how tools are permitted, from the next tool on:
-// "default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto", the
-// values of [PermissionMode]. A mode that the CLI does not know is a [*ControlError] with Code "invalid_mode";
-// it may also refuse one that the session was not started for.
-func (s *Session) SetPermissionMode(ctx context.Context, mode string) error {
+// SetPermissionMode changes how tools are permitted, from the next tool on. A
+// mode that the CLI does not know is a [*ControlError] with Code
+// "invalid_mode"; it may also refuse one that the session was not started for.
+func (s *Session) SetPermissionMode(ctx context.Context, mode PermissionMode) error {
 	return s.call(ctx, "set_permission_mode", struct {
-		Mode string `json:"mode"`
+		Mode PermissionMode `json:"mode"`
 	}{mode}, nil)
 }
 

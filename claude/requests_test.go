@@ -251,6 +251,7 @@ var sends = []struct {
 
 func second[T any](_ T, err error) error { return err }
 
+// Items 199 to 201.
 func TestRequestsSend(t *testing.T) {
 	w := newWire(t)
 	for _, tc := range sends {

@@ -2,6 +2,8 @@ package claude
 
 import (
 	"errors"
+	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -107,6 +109,16 @@ func TestResultErr(t *testing.T) {
 		equal(t, "Result", err.Result, "busy")
 		equal(t, "APIErrorStatus", err.APIErrorStatus, 529)
 		equal(t, "TerminalReason", err.TerminalReason, TerminalAPIError)
+	})
+	t.Run("item 182: wrapped and made again", func(t *testing.T) {
+		m := mustDecode[*Result](t, `{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["a","b"],"terminal_reason":"api_error","session_id":"s"}`)
+		err, ok := errors.AsType[*ResultError](fmt.Errorf("a task: %w", &ProcessError{ExitCode: 1, Result: m.Err().(*ResultError)}))
+		if !ok {
+			t.Fatal("it is lost in what wraps it")
+		}
+		if again := mustDecode[*Result](t, string(err.Raw)).Err(); !reflect.DeepEqual(again, error(err)) {
+			t.Errorf("from its bytes comes %+v, want %+v", again, err)
+		}
 	})
 }
 

@@ -1,5 +1,12 @@
 package claude
 
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
 // samples holds one line of every kind that the CLI prints, written from the
 // type definitions of CLI 2.1.325, and the Go type that it decodes to.
 var samples = []struct {
@@ -57,4 +64,29 @@ var samples = []struct {
 	{"unknown subtype", `{"type":"system","subtype":"session_title_changed","title":"t","session_id":"s","uuid":"u"}`, new(Unknown)},
 	{"keep alive", `{"type":"keep_alive"}`, new(Unknown)},
 	{"control request", `{"type":"control_request","request_id":"r","request":{"subtype":"can_use_tool"}}`, new(Unknown)},
+}
+
+// recordedLines returns every line that the CLI said in a recorded
+// conversation.
+func recordedLines(t testing.TB) (lines []string) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/transcripts/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			if said, ok := strings.CutPrefix(line, "< {"); ok {
+				lines = append(lines, "{"+strings.TrimRight(said, "\n"))
+			}
+		}
+	}
+	if len(lines) < 500 {
+		t.Fatalf("only %d lines are recorded in %d files", len(lines), len(files))
+	}
+	return lines
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -140,8 +142,11 @@ func (o *Options) restore(ctx context.Context) (remove func(), err error) {
 	if o.Store == nil || o.Spawn != nil {
 		return func() {}, nil
 	}
+	// The CLI's own configuration, which need not be that of this process.
+	env := o.environ(os.Environ(), runtime.GOOS)
 	m, err := materialize(ctx, materialOptions{
-		Store: o.Store, Resume: o.Resume, Continue: o.Continue, Dir: o.Dir, ConfigDir: lookup(o.Env, "CLAUDE_CONFIG_DIR"),
+		Store: o.Store, Resume: o.Resume, Continue: o.Continue, Dir: o.Dir,
+		ConfigDir: lookup(env, "CLAUDE_CONFIG_DIR"), Home: homeIn(env),
 	})
 	if m == nil {
 		return func() {}, err
@@ -172,9 +177,17 @@ func (o *Options) grace() time.Duration {
 func projectsDir(env []string) string {
 	dir := lookup(env, "CLAUDE_CONFIG_DIR")
 	if dir == "" {
-		dir = filepath.Join(lookup(env, "HOME"), ".claude")
+		dir = filepath.Join(homeIn(env), ".claude")
 	}
 	return filepath.Join(dir, "projects")
+}
+
+// homeIn is the home of a CLI with that environment; empty if that does not say.
+func homeIn(env []string) string {
+	if runtime.GOOS == "windows" {
+		return lookup(env, "USERPROFILE")
+	}
+	return lookup(env, "HOME")
 }
 
 // lookup returns the value of the last assignment to name.

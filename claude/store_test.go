@@ -14,6 +14,7 @@ import (
 	"github.com/dfaf701a/nestor/claude/claudetest"
 )
 
+// Items 342 to 355 and 362 are those of the suite.
 func TestMemoryStore(t *testing.T) {
 	claudetest.TestStore(t, func(*testing.T) claude.Store { return new(claude.MemoryStore) })
 
@@ -32,6 +33,7 @@ func TestMemoryStore(t *testing.T) {
 	})
 }
 
+// Items 342 to 355.
 func TestDirStore(t *testing.T) {
 	claudetest.TestStore(t, func(t *testing.T) claude.Store {
 		return &claude.DirStore{Root: filepath.Join(t.TempDir(), "a", "store")}

@@ -70,8 +70,19 @@ var talks = map[string]claudetest.Script{
 		_, err := c.Ask(permissionAsk)
 		must(c, "a permission request of a background agent is answered", err == nil)
 		c.SendRaw(`{"type":"system","subtype":"task_updated","task_id":"a","patch":{"status":"killed"}}`)
+		_, err = c.Ask(permissionAsk)
+		must(c, "a permission request of the turn that the agent's end leads to is answered", err == nil)
 		c.SendRaw(`{"type":"result","subtype":"success","result":"second","origin":{"kind":"task-notification"}}`)
 		atEnd(c) // though the shell goes on
+	},
+	"leaves a shell running": func(c *claudetest.Conn) {
+		c.AcceptInitialize()
+		p, _ := c.Next()
+		c.SendRaw(running)
+		c.SendRaw(`{"type":"system","subtype":"task_started","task_id":"b","task_type":"local_bash"}`)
+		c.SendRaw(success(p, "done"))
+		c.SendRaw(idle)
+		atEnd(c)
 	},
 	"plain": func(c *claudetest.Conn) {
 		c.AcceptInitialize()
@@ -155,6 +166,10 @@ var talks = map[string]claudetest.Script{
 		c.Next()
 		fmt.Fprintln(c.Stderr, "something else")
 		c.Exit(1)
+	},
+	"ends well, too early": func(c *claudetest.Conn) {
+		c.AcceptInitialize()
+		c.Next()
 	},
 	"drops prompts": func(c *claudetest.Conn) {
 		c.AcceptInitialize()
@@ -256,7 +271,7 @@ func allow(context.Context, *claude.PermissionRequest) (claude.Decision, error) 
 // to do.
 func TestInputIsClosedWhenAllIsDone(t *testing.T) {
 	for _, script := range []string{"asks after the result", "old, with a background agent"} {
-		t.Run("items 211-224: "+script, func(t *testing.T) {
+		t.Run("items 215, 217, 223, 224, 225, 410: "+script, func(t *testing.T) {
 			t.Parallel()
 			opts := fake(script)
 			opts.CanUseTool = allow
@@ -265,7 +280,7 @@ func TestInputIsClosedWhenAllIsDone(t *testing.T) {
 				t.Errorf("got %q, %v", results(messages), err)
 			}
 		})
-		t.Run("item 220: many messages: "+script, func(t *testing.T) {
+		t.Run("items 220, 224, 225: many messages: "+script, func(t *testing.T) {
 			t.Parallel()
 			opts := fake(script)
 			opts.CanUseTool = allow
@@ -276,6 +291,13 @@ func TestInputIsClosedWhenAllIsDone(t *testing.T) {
 			}
 		})
 	}
+	t.Run("items 217, 219: a shell that goes on", func(t *testing.T) {
+		t.Parallel()
+		messages, err := collect(t, claude.Query(bounded(t), "go", fake("leaves a shell running")))
+		if err != nil || fmt.Sprint(results(messages)) != "[done]" {
+			t.Errorf("got %q, %v", results(messages), err)
+		}
+	})
 	t.Run("item 226: prompts that send nothing", func(t *testing.T) {
 		t.Parallel()
 		none := func(func(claude.UserMessage) bool) {}
@@ -283,7 +305,7 @@ func TestInputIsClosedWhenAllIsDone(t *testing.T) {
 			t.Errorf("got %v, %v", messages, err)
 		}
 	})
-	t.Run("a session's input is closed on request", func(t *testing.T) {
+	t.Run("item 410: a session's input is closed on request", func(t *testing.T) {
 		t.Parallel()
 		opts := fake("asks after the result")
 		opts.CanUseTool = allow
@@ -301,7 +323,7 @@ func TestInputIsClosedWhenAllIsDone(t *testing.T) {
 
 func TestManyPrompts(t *testing.T) {
 	t.Parallel()
-	t.Run("item 189: sent as they come", func(t *testing.T) {
+	t.Run("items 189, 193: sent as they come", func(t *testing.T) {
 		t.Parallel()
 		prompts := func(yield func(claude.UserMessage) bool) {
 			for i := range 3 {
@@ -313,6 +335,13 @@ func TestManyPrompts(t *testing.T) {
 		messages, err := collect(t, claude.QueryAll(bounded(t), prompts, fake("plain")))
 		if err != nil || len(results(messages)) != 3 {
 			t.Errorf("got %q, %v", results(messages), err)
+		}
+	})
+	t.Run("a panic of the prompts is the error", func(t *testing.T) {
+		t.Parallel()
+		prompts := func(func(claude.UserMessage) bool) { panic("no more ideas") }
+		if _, err := collect(t, claude.QueryAll(bounded(t), prompts, fake("plain"))); err == nil || !strings.Contains(err.Error(), "no more ideas") {
+			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("item 120: at once, each whole", func(t *testing.T) {
@@ -450,7 +479,7 @@ func TestPromptEndsWithItsOwnResult(t *testing.T) {
 	for i, want := range []string{"[of a timer own]", "[own too]"} {
 		messages, err := collect(t, s.Prompt(bounded(t), "go"))
 		if err != nil || fmt.Sprint(results(messages)) != want {
-			t.Errorf("prompt %d: %q, %v", i, results(messages), err)
+			t.Errorf("item 198: prompt %d: %q, %v", i, results(messages), err)
 		}
 		if i == 1 {
 			if _, ok := messages[0].(*claude.PromptSuggestion); !ok {
@@ -581,7 +610,7 @@ func TestCallbacksDoNotWaitForTheReader(t *testing.T) {
 	}
 	for deadline := bounded(t); ran.Load() < 200; { // all run though nobody reads
 		if deadline.Err() != nil {
-			t.Fatalf("item 187: %d callbacks ran", ran.Load())
+			t.Fatalf("items 187, 214: %d callbacks ran", ran.Load())
 		}
 	}
 	s.CloseInput()
@@ -641,6 +670,29 @@ func TestConsumerIsReleasedByClose(t *testing.T) {
 	messages, err := collect(t, s.Messages())
 	if !errors.Is(err, claude.ErrClosed) {
 		t.Errorf("item 229: after %d messages the iteration ended with %v", len(messages), err)
+	}
+}
+
+func TestIterationsAreSingleUse(t *testing.T) {
+	t.Parallel()
+	s := start(t, fake("plain"))
+	for name, seq := range map[string]func(func(claude.Message, error) bool){
+		"Query": claude.Query(bounded(t), "go", fake("plain")), "Prompt": s.Prompt(bounded(t), "go"),
+	} {
+		if messages, err := collect(t, seq); err != nil || len(messages) == 0 {
+			t.Errorf("%s: %d messages, %v", name, len(messages), err)
+		}
+		if messages, err := collect(t, seq); !errors.Is(err, claude.ErrUsed) || len(messages) != 0 {
+			t.Errorf("%s again: %d messages, %v", name, len(messages), err)
+		}
+	}
+}
+
+func TestEndInsteadOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := start(t, fake("ends well, too early"))
+	if _, err := collect(t, s.Prompt(bounded(t), "go")); !errors.Is(err, claude.ErrClosed) {
+		t.Errorf("a prompt that was not answered ended with %v", err)
 	}
 }
 

@@ -15,6 +15,7 @@ func TestOptionsThatContradict(t *testing.T) {
 		says []string
 	}{
 		{"item 254: two that answer", Options{CanUseTool: allowAll, PermissionPromptTool: "mcp__a__b"}, []string{"CanUseTool", "PermissionPromptTool"}},
+		{"item 358: a store that would lose files", Options{Store: &MemoryStore{}, FileCheckpoints: true}, []string{"Store", "FileCheckpoints"}},
 		{"nobody to ask", Options{CanUseTool: allowAll, DenyPrompts: true}, []string{"DenyPrompts"}},
 		{"bypass by accident", Options{PermissionMode: ModeBypass}, []string{"AllowBypass"}},
 		{"fallback to itself", Options{Model: "opus", FallbackModels: []string{"sonnet", "opus"}}, []string{"FallbackModels", "opus"}},

@@ -164,6 +164,7 @@ func (h *host) initializes() {
 	}
 }
 
+// Item 134.
 func TestFakeConverses(t *testing.T) {
 	path, env := claudetest.Fake("converses")
 	h := start(t, path, env, "--verbose", "--x=y z")

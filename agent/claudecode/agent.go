@@ -1,0 +1,267 @@
+package claudecode
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/dfaf701a/nestor/agent"
+	"github.com/dfaf701a/nestor/claude"
+)
+
+// aliveTime is how long a CLI may take to show that it still answers.
+const aliveTime = 2 * time.Second
+
+// cliAgent is an agent on a CLI.
+type cliAgent struct {
+	name    string
+	opts    claude.Options
+	warm    func(claude.Options) (*claude.Warmed, bool) // nil if there is none
+	keep    bool                                        // the CLI, from one message to the next
+	timeout time.Duration                               // for one message; zero means none
+	life    agent.Lifecycle
+	ended   chan struct{} // closed by the goroutine of Shutdown
+
+	mu           sync.Mutex // guards what follows
+	session      *claude.Session
+	conversation string // the id to resume; empty if there is nothing to resume
+	turn         *turn  // the message that is handled; nil if none is
+}
+
+var _ agent.Pusher = (*cliAgent)(nil)
+
+func (a *cliAgent) Name() string                    { return a.name }
+func (a *cliAgent) Type() string                    { return Type }
+func (a *cliAgent) State() (agent.State, time.Time) { return a.life.State() }
+
+// Handle has m answered by the CLI. It goes on until what the CLI started in
+// the background has ended too.
+func (a *cliAgent) Handle(ctx context.Context, m agent.Message) iter.Seq2[agent.Message, error] {
+	return func(yield func(agent.Message, error) bool) {
+		work, end, err := a.life.Begin(ctx)
+		if err != nil {
+			yield(agent.Message{}, err)
+			return
+		}
+		t := newTurn(yield)
+		func() { // the state is settled before the error is seen
+			defer func() { end(err) }()
+			a.enter(t)
+			defer a.leave(t)
+			err = a.handle(work, t, m)
+		}()
+		if err != nil && !t.left {
+			yield(agent.Message{}, err)
+		}
+	}
+}
+
+// handle has m answered, by the CLI that waits for it or by a new one. One that
+// waited and ends without taking m up was dead, and is replaced.
+func (a *cliAgent) handle(ctx context.Context, t *turn, m agent.Message) error {
+	if m.Content == "" {
+		return &agent.Error{Provider: Type, Err: errors.New("the message has no content")}
+	}
+	if a.timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, a.timeout, timeoutError(a.timeout))
+		defer stop()
+	}
+	if s := a.waiting(); s != nil {
+		err := a.converse(ctx, t, s, m)
+		if t.heard || !lost(err) || ctx.Err() != nil {
+			return errorOf(ctx, err, t.apiError)
+		}
+		a.hangUp()
+	}
+	s, err := a.start(ctx, t)
+	if err == nil && !t.left {
+		err = a.converse(ctx, t, s, m)
+	}
+	return errorOf(ctx, err, t.apiError)
+}
+
+// waiting returns the session that was kept, or one that was started ahead of
+// time, or nil.
+func (a *cliAgent) waiting() *claude.Session {
+	a.mu.Lock()
+	s, conversation := a.session, a.conversation
+	a.mu.Unlock()
+	if s != nil || conversation != "" || a.warm == nil {
+		return s
+	}
+	w, ok := a.warm(a.opts)
+	if !ok {
+		return nil
+	}
+	a.hold(w.Session())
+	return w.Session()
+}
+
+// hold makes s the session of the agent.
+func (a *cliAgent) hold(s *claude.Session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.session = s
+}
+
+// start starts a session that goes on with the conversation, and says so. The
+// session outlives ctx, which bounds the start alone.
+func (a *cliAgent) start(ctx context.Context, t *turn) (*claude.Session, error) {
+	a.mu.Lock()
+	opts := a.opts
+	opts.Resume = a.conversation
+	a.mu.Unlock()
+	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	unbind := context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })
+	s, err := claude.Start(life, opts)
+	if err != nil {
+		unbind()
+		stop(nil)
+		if noConversation(err) {
+			a.remember("") // or the agent could never work again
+		}
+		return nil, err
+	}
+	if !unbind() {
+		s.Close()
+		return nil, context.Cause(ctx)
+	}
+	a.hold(s)
+	if opts.Resume != "" {
+		t.say(resumed(opts.Resume, a.name))
+	}
+	return s, nil
+}
+
+// converse has m answered by s.
+func (a *cliAgent) converse(ctx context.Context, t *turn, s *claude.Session, m agent.Message) (failure error) {
+	for msg, err := range s.Ask(ctx, claude.UserMessage{Text: m.Content}, claude.Settled) {
+		if err != nil {
+			failure = err
+			break
+		}
+		if !a.pass(t, s, msg) {
+			break
+		}
+	}
+	if failure == nil && !t.left && !t.answered {
+		failure = errNoResult
+	}
+	if t.left || ctx.Err() != nil {
+		t.gone = a.keep && !t.answered && !alive(s)
+		return failure
+	}
+	if t.gone = lost(failure); !t.gone && t.close() {
+		return errors.Join(failure, a.late(ctx, t, s))
+	}
+	return failure
+}
+
+// alive tells whether a CLI whose turn was stopped still answers.
+func alive(s *claude.Session) bool {
+	ctx, stop := context.WithTimeout(context.Background(), aliveTime)
+	defer stop()
+	_, err := s.MCPStatus(ctx)
+	return !lost(err)
+}
+
+// late reads the answers to what was pushed in the moment when the turn ended.
+// If ctx ends first, so does the session.
+func (a *cliAgent) late(ctx context.Context, t *turn, s *claude.Session) (failure error) {
+	stop := context.AfterFunc(ctx, func() { s.Close() }) // which ends the iteration
+	defer func() {
+		if !stop() {
+			t.gone, failure = true, context.Cause(ctx)
+		}
+	}()
+	for msg, err := range s.Messages() {
+		if err != nil {
+			return err
+		}
+		if !a.pass(t, s, msg) || !t.waiting() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// pass passes on what s says and tells whether more is wanted.
+func (a *cliAgent) pass(t *turn, s *claude.Session, msg claude.Message) bool {
+	t.observe(msg)
+	if t.heard {
+		t.open(s)
+	}
+	switch msg.(type) {
+	case *claude.Init, *claude.Result:
+		if id := msg.Head().SessionID; a.keep && id != "" {
+			a.remember(id)
+		}
+	}
+	return t.say(translate(msg, a.name)...)
+}
+
+func (a *cliAgent) remember(conversation string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.conversation = conversation
+}
+
+// enter lets messages be pushed into the turn; nil means into none.
+func (a *cliAgent) enter(t *turn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.turn = t
+}
+
+// leave ends the turn. The session is kept if it is to be and can be.
+func (a *cliAgent) leave(t *turn) {
+	a.enter(nil)
+	t.close()
+	if state, _ := a.life.State(); !a.keep || t.dirty() || state == agent.Terminated {
+		a.hangUp()
+	}
+}
+
+// hangUp ends the session, if there is one.
+func (a *cliAgent) hangUp() {
+	a.mu.Lock()
+	s := a.session
+	a.session = nil
+	a.mu.Unlock()
+	if s != nil {
+		s.Close()
+	}
+}
+
+// Push sends m into the running turn.
+func (a *cliAgent) Push(ctx context.Context, m agent.Message) error {
+	a.mu.Lock()
+	t := a.turn
+	a.mu.Unlock()
+	if t == nil {
+		return agent.ErrNotBusy
+	}
+	return t.push(ctx, m)
+}
+
+// Shutdown ends the agent. If ctx ends first, the CLI is still brought to its
+// end, which takes some seconds at most.
+func (a *cliAgent) Shutdown(ctx context.Context) error {
+	if a.life.Terminate() {
+		go func() {
+			defer close(a.ended)
+			a.hangUp() // what is said now ends at once
+			a.life.Wait(context.Background())
+			a.hangUp()
+		}()
+	}
+	select {
+	case <-a.ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

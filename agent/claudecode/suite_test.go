@@ -1,0 +1,30 @@
+package claudecode
+
+import (
+	"testing"
+
+	"github.com/dfaf701a/nestor/agent/agenttest"
+)
+
+// The suite that every provider passes, with the real CLI, in both modes. What a
+// turn left unanswered stands before the next prompt, so rules look at its end.
+func TestLiveSuite(t *testing.T) {
+	for _, mode := range []string{"query", "client"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			agenttest.Run(t, func(t *testing.T) agenttest.Subject {
+				p, c, _ := live(t, `
+rules:
+  - when: {user: "slow$"}
+    turns: [{text: "and on ", endless: true, delay: 10ms}]
+  - when: {user: "bad$"}
+    repeat: true
+    turns: [{fail: {status: 400, message: it cannot be}}]
+  - repeat: true
+    turns: [{text: "You said: {{.Prompt}}"}]`)
+				c.Credentials = map[string]string{"mode": mode}
+				return agenttest.Subject{Provider: p, Config: c, Say: "say", Slow: "slow", Bad: "bad"}
+			})
+		})
+	}
+}

@@ -1,0 +1,282 @@
+package claudecode
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dfaf701a/nestor/agent"
+	"github.com/dfaf701a/nestor/claude"
+)
+
+// MaxToolResult is how many bytes of a tool's result a message holds. A longer
+// one is cut before the rune that would go beyond; its metadata then has
+// "truncated" and, as "size", the bytes of the whole.
+const MaxToolResult = 16 << 10
+
+// lifecycleType is the type of frames that tell what became of a prompt. The CLI
+// does not document it; seen in 2.1.325.
+const lifecycleType = "command_lifecycle"
+
+// meta is what a message tells besides its text.
+type meta = map[string]any
+
+// translate makes messages of what the CLI says: one for each block that means
+// something, none if nothing does. What each is, "sdk_type" says; all have
+// "session_id", and what a subagent says has "parent_tool_use_id":
+//
+//	assistant_text    chat    what the model said
+//	thinking          system  what it thought
+//	partial_text      system  how a text grows, if that was asked for
+//	partial_thinking  system  how a thought grows
+//	tool_use          system  tool_name, tool_input, tool_use_id
+//	tool_result       system  tool_use_id, is_error, truncated, size
+//	result            chat    the end of a turn, with subtype "success"; reason,
+//	                          usage, total_cost_usd (of the process so far),
+//	                          num_turns, duration_ms, structured_output,
+//	                          permission_denials
+//	                  system  or "error", with api_error_status
+//	init              system  model, tools, permission_mode, cwd, version
+//	unknown           system  raw: what this version does not know
+//
+// The others are system too: resumed, task_started, task_notification,
+// task_killed, permission_denied, rate_limit, api_retry, model_fallback,
+// model_refusal, compacted, conversation_reset, notice, session_writes_lost.
+func translate(msg claude.Message, sender string) []agent.Message {
+	one := func(sdkType, content string, m meta) []agent.Message {
+		return []agent.Message{newMessage(msg, sender, agent.System, sdkType, content, m)}
+	}
+	switch m := msg.(type) {
+	case *claude.Assistant:
+		return assistant(m, sender)
+	case *claude.User:
+		return toolResults(m, sender)
+	case *claude.Result:
+		return []agent.Message{result(m, sender)}
+	case *claude.StreamEvent:
+		parent := meta{"parent_tool_use_id": m.ParentToolUseID}
+		switch {
+		case m.Delta.Text != "":
+			return one("partial_text", m.Delta.Text, parent)
+		case m.Delta.Thinking != "":
+			return one("partial_thinking", m.Delta.Thinking, parent)
+		}
+	case *claude.Init:
+		return one("init", "", meta{
+			"model": m.Model, "tools": m.Tools, "permission_mode": m.PermissionMode, "cwd": m.CWD, "version": m.Version,
+		})
+	case *claude.TaskStarted:
+		if !m.SkipTranscript && !m.Ambient {
+			return one("task_started", m.Description, meta{
+				"task_id": m.TaskID, "task_type": m.TaskType, "tool_use_id": m.ToolUseID, "subagent_type": m.SubagentType,
+			})
+		}
+	case *claude.TaskNotification:
+		if !m.SkipTranscript && !m.Ambient {
+			return one("task_notification", m.Summary, meta{
+				"task_id": m.TaskID, "tool_use_id": m.ToolUseID, "status": string(m.Status), "output_file": m.OutputFile,
+			})
+		}
+	case *claude.TaskUpdated: // of other ends a notification tells
+		if m.Patch.Status == claude.TaskKilled {
+			return one("task_killed", m.Patch.Error, meta{"task_id": m.TaskID})
+		}
+	case *claude.PermissionDenied:
+		return one("permission_denied", m.Message, meta{
+			"tool_name": m.ToolName, "tool_use_id": m.ToolUseID, "reason_type": m.ReasonType, "reason": m.Reason,
+		})
+	case *claude.RateLimit:
+		return one("rate_limit", "Rate limit: "+m.Info.Status, rateLimit(m.Info))
+	case *claude.APIRetry:
+		return one("api_retry", fmt.Sprintf("API error, attempt %d of %d follows in %v", m.Attempt, m.MaxRetries, m.RetryDelay), meta{
+			"attempt": m.Attempt, "max_retries": m.MaxRetries, "delay_ms": m.RetryDelay.Milliseconds(),
+			"api_error_status": m.ErrorStatus, "error": string(m.Error),
+		})
+	case *claude.ModelFallback:
+		return one("model_fallback", m.Content, meta{"from": m.OriginalModel, "to": m.FallbackModel, "trigger": m.Trigger})
+	case *claude.ModelRefusalFallback:
+		return one("model_fallback", m.Content, meta{
+			"from": m.OriginalModel, "to": m.FallbackModel, "trigger": m.Trigger,
+			"category": m.RefusalCategory, "retracted": m.RetractedUUIDs,
+		})
+	case *claude.ModelRefusalNoFallback:
+		return one("model_refusal", m.Content, meta{"from": m.OriginalModel, "category": m.RefusalCategory})
+	case *claude.CompactBoundary:
+		return one("compacted", "", meta{"trigger": m.Compact.Trigger, "pre_tokens": m.Compact.PreTokens, "post_tokens": m.Compact.PostTokens})
+	case *claude.ConversationReset:
+		return one("conversation_reset", "", meta{"trigger": m.Trigger, "new_session_id": m.NewConversationID})
+	case *claude.Notification:
+		return one("notice", m.Text, meta{"priority": m.Priority})
+	case *claude.Informational:
+		return one("notice", m.Content, meta{"level": m.Level, "tool_use_id": m.ToolUseID})
+	case *claude.LocalCommandOutput:
+		return one("notice", m.Content, nil)
+	case *claude.AuthStatus:
+		if m.Error != "" {
+			return one("notice", m.Error, meta{"level": "warning"})
+		}
+	case *claude.SessionWritesLost:
+		return one("session_writes_lost", "the disk is full: "+m.ErrorCode, meta{"lost": m.Lost})
+	case *claude.Unknown:
+		if m.Type != lifecycleType {
+			return []agent.Message{unknown(m, sender)}
+		}
+	}
+	return nil // the protocol's own affairs, and what was not asked for
+}
+
+// newMessage makes a message of part of msg. Empty strings are left out of its
+// metadata.
+func newMessage(msg claude.Message, sender string, kind agent.Kind, sdkType, content string, more meta) agent.Message {
+	m := agent.NewMessage(sender, content)
+	m.Kind = kind
+	m.Metadata = meta{"sdk_type": sdkType, "session_id": msg.Head().SessionID}
+	maps.Copy(m.Metadata, more)
+	maps.DeleteFunc(m.Metadata, func(_ string, v any) bool { return v == "" })
+	return m
+}
+
+// assistant makes a message of each block.
+func assistant(m *claude.Assistant, sender string) (list []agent.Message) {
+	add := func(kind agent.Kind, sdkType, content string, more meta) {
+		all := meta{"parent_tool_use_id": m.ParentToolUseID, "subagent_type": m.SubagentType, "model": m.Model, "error": string(m.Error)}
+		maps.Copy(all, more)
+		if m.Aborted {
+			all["aborted"] = true
+		}
+		if len(m.Supersedes) > 0 {
+			all["supersedes"] = m.Supersedes
+		}
+		list = append(list, newMessage(m, sender, kind, sdkType, content, all))
+	}
+	use := func(id, name, server string, input any) {
+		add(agent.System, "tool_use", "Using tool: "+name, meta{
+			"tool_name": name, "tool_input": input, "tool_use_id": id, "server_name": server,
+		})
+	}
+	for _, block := range m.Content {
+		switch b := block.(type) {
+		case *claude.Text:
+			if b.Text != "" {
+				add(agent.Chat, "assistant_text", b.Text, nil)
+			}
+		case *claude.Thinking:
+			if b.Thinking != "" {
+				add(agent.System, "thinking", b.Thinking, nil)
+			}
+		case *claude.ToolUse:
+			use(b.ID, b.Name, "", b.Input)
+		case *claude.ServerToolUse:
+			use(b.ID, b.Name, "", b.Input)
+		case *claude.MCPToolUse:
+			use(b.ID, b.Name, b.ServerName, b.Input)
+		case *claude.MCPToolResult:
+			content, more := cut((*claude.ToolResult)(b).Text())
+			more["tool_use_id"], more["is_error"] = b.ToolUseID, b.IsError
+			add(agent.System, "tool_result", content, more)
+		case *claude.ServerToolResult:
+			content, more := cut(string(b.Content))
+			more["tool_use_id"], more["is_error"] = b.ToolUseID, false
+			add(agent.System, "tool_result", content, more)
+		case *claude.UnknownBlock:
+			add(agent.System, "unknown", "", meta{"type": b.Type, "raw": b.Raw})
+		}
+	}
+	return list
+}
+
+// toolResults makes a message of each result of a tool. Other things on the
+// user's side are what the host or the CLI itself told the model.
+func toolResults(m *claude.User, sender string) (list []agent.Message) {
+	for _, r := range m.ToolResults() {
+		content, more := cut(r.Text())
+		more["tool_use_id"], more["is_error"] = r.ToolUseID, r.IsError
+		more["parent_tool_use_id"], more["subagent_type"] = m.ParentToolUseID, m.SubagentType
+		list = append(list, newMessage(m, sender, agent.System, "tool_result", content, more))
+	}
+	return list
+}
+
+// cut shortens text to MaxToolResult bytes.
+func cut(text string) (string, meta) {
+	if len(text) <= MaxToolResult {
+		return text, meta{}
+	}
+	end := MaxToolResult
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return strings.Clone(text[:end]), meta{"truncated": true, "size": len(text)}
+}
+
+func result(m *claude.Result, sender string) agent.Message {
+	more := meta{
+		"subtype": "success", "reason": string(m.TerminalReason), "usage": usage(m.Usage), "total_cost_usd": m.TotalCostUSD,
+		"num_turns": m.NumTurns, "duration_ms": m.Duration.Milliseconds(),
+	}
+	kind, content := agent.Chat, m.Result
+	if failure, failed := m.Err().(*claude.ResultError); failed {
+		more["subtype"] = "error"
+		kind, content = agent.System, failure.Text()
+		if m.Subtype != claude.ResultSuccess {
+			more["reason"] = m.Subtype
+		}
+		if m.APIErrorStatus != 0 {
+			more["api_error_status"] = m.APIErrorStatus
+		}
+	}
+	if m.Interrupted() {
+		more["interrupted"] = true
+	}
+	if m.StructuredOutput != nil {
+		more["structured_output"] = m.StructuredOutput
+	}
+	if m.Origin != nil {
+		more["origin"] = m.Origin.Kind
+	}
+	var denials []meta
+	for _, d := range m.PermissionDenials {
+		denials = append(denials, meta{"tool_name": d.ToolName, "tool_use_id": d.ToolUseID, "tool_input": d.ToolInput})
+	}
+	if denials != nil {
+		more["permission_denials"] = denials
+	}
+	return newMessage(m, sender, kind, "result", content, more)
+}
+
+func usage(u claude.Usage) map[string]int {
+	return map[string]int{
+		"input_tokens": u.InputTokens, "output_tokens": u.OutputTokens,
+		"cache_read_input_tokens": u.CacheReadInputTokens, "cache_creation_input_tokens": u.CacheCreationInputTokens,
+	}
+}
+
+func rateLimit(info claude.RateLimitInfo) meta {
+	more := meta{"status": info.Status, "limit": info.Type}
+	if !info.ResetsAt.IsZero() {
+		more["resets_at"] = info.ResetsAt.UTC().Format(time.RFC3339)
+	}
+	if info.Utilization != nil {
+		more["utilization"] = *info.Utilization
+	}
+	return more
+}
+
+func unknown(m *claude.Unknown, sender string) agent.Message {
+	more := meta{"type": m.Type, "subtype": m.Subtype, "raw": m.Raw()}
+	if m.Err != nil {
+		more["error"] = m.Err.Error()
+	}
+	return newMessage(m, sender, agent.System, "unknown", "", more)
+}
+
+// resumed says that the CLI had died and another one goes on with the
+// conversation.
+func resumed(conversation, sender string) agent.Message {
+	m := agent.NewMessage(sender, "Claude Code had ended; the conversation is resumed.")
+	m.Kind = agent.System
+	m.Metadata = meta{"sdk_type": "resumed", "session_id": conversation}
+	return m
+}
