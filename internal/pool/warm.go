@@ -113,9 +113,10 @@ func NewWarm(opts WarmOptions) *Warm {
 }
 
 // Keep says that n CLIs with these options are to be warm, as far as the bounds
-// let them; zero forgets the options. When Max is too small for all, each
-// options get one before any get two, those that were kept last first. What
-// opts refer to must not be changed afterwards.
+// let them; zero forgets the options. When Max is too small for all that is
+// kept, there is one for each options before there are two for any, beginning
+// with those that were kept last. What opts refer to must not be changed
+// afterwards.
 //
 // Options that call back into this program cannot be compared, and those of one
 // conversation cannot be used ahead: the error names the field.
