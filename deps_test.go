@@ -97,6 +97,13 @@ var architecture = rules{
 				"go.yaml.in/yaml/v3": "scripts are YAML, and errors in them have positions",
 			},
 		},
+		"internal/pool": {
+			why:  "it holds CLIs, and knows nobody who uses them",
+			ours: []string{"claude"},
+			outside: allow{
+				"os": "the CLI's file and the memory of a process",
+			},
+		},
 		"internal/cli": {
 			why:  "commands reach the parts through daemon and api",
 			ours: []string{"claude", "scriptmodel"},
@@ -116,6 +123,15 @@ var architecture = rules{
 			outside: allow{
 				"os":      "",
 				"os/exec": "it runs both readers, and itself in every role",
+			},
+		},
+		"tools/bench-warm": {
+			why:  "it uses warm handles as the daemon would",
+			ours: []string{"claude", "claude/claudetest", "internal/pool", "scriptmodel"},
+			outside: allow{
+				"os":        "",
+				"net":       "it serves the scripted model",
+				"os/signal": "Ctrl-C",
 			},
 		},
 		"cmd/nestor": {
