@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	frameBuffer = 128 << 10 // first size of a frameReader's buffer
+	frameBuffer = 64 << 10  // first size of a frameReader's buffer
+	floodBuffer = 512 << 10 // its size when the CLI says much at once
 	keepBuffer  = 1 << 20   // a larger one is given back when it is empty
 )
 
@@ -22,6 +23,7 @@ type frameReader struct {
 	buf        []byte
 	start, end int   // of what is read and not yet returned
 	searched   int   // bytes after start that hold no newline
+	full       bool  // the last read filled the buffer
 	lost       int   // bytes dropped of a line over the limit
 	err        error // of r; ends the stream when the buffer is used up
 }
@@ -104,8 +106,11 @@ func (f *frameReader) drop() {
 func (f *frameReader) fill() {
 	if f.start == f.end {
 		f.start, f.end = 0, 0
-		if len(f.buf) > keepBuffer {
+		switch {
+		case len(f.buf) > keepBuffer:
 			f.buf = nil
+		case f.full && len(f.buf) < floodBuffer:
+			f.buf = make([]byte, 2*len(f.buf))
 		}
 	}
 	if f.end == len(f.buf) {
@@ -114,6 +119,7 @@ func (f *frameReader) fill() {
 	for range 100 {
 		n, err := f.r.Read(f.buf[f.end:])
 		f.end += n
+		f.full = f.end == len(f.buf)
 		f.err = err
 		if n > 0 || err != nil {
 			return

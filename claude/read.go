@@ -11,7 +11,7 @@ import (
 // When the CLI says much at once, lines are decoded in parallel: as many as one
 // read brought, each decoder given enough to be worth it.
 const (
-	batchLines  = 256
+	batchLines  = 1024
 	workerLines = 16
 )
 
@@ -25,7 +25,7 @@ type frame struct {
 // read takes in all that the CLI prints. ctx is that of callbacks.
 func (s *Session) read(ctx context.Context) {
 	lines := &frameReader{r: s.proc.Stdout(), limit: s.opts.MaxLine, skipped: s.opts.OnDebugLine}
-	frames := make([]frame, 0, batchLines)
+	var frames []frame
 	for {
 		f, ok := newFrame(lines.next())
 		if !ok {
