@@ -118,6 +118,10 @@ func (s *scanner) key() string {
 		return ""
 	}
 	s.name[0] = s.pos + 1
+	if i := ordinary(s.text, s.pos+1); i+1 < len(s.text) && s.text[i] == '"' && s.text[i+1] == ':' {
+		s.name[1], s.pos = i, i+2 // as the CLI writes them
+		return s.text[s.name[0]:i]
+	}
 	key := s.quoted()
 	s.name[1] = s.pos - 1
 	s.colon()
@@ -162,11 +166,15 @@ func (s *scanner) note(want string, first byte) {
 }
 
 func (s *scanner) str() string {
-	if s.token() != '"' {
+	switch s.token() {
+	case '"':
+		return s.quoted()
+	case 'n':
+		s.skip()
+	default:
 		s.misfit("string")
-		return ""
 	}
-	return s.quoted()
+	return ""
 }
 
 func (s *scanner) strs() (list []string) {
@@ -195,6 +203,9 @@ func (s *scanner) boolean() bool {
 
 // integer accepts every spelling of a whole number, such as 2e3.
 func (s *scanner) integer() int {
+	if n, ok := s.count(); ok {
+		return n
+	}
 	if !s.numeric() {
 		s.misfit("number")
 		return 0
@@ -209,6 +220,21 @@ func (s *scanner) integer() int {
 		return 0
 	}
 	return int(f)
+}
+
+// count reads a number of one to 15 digits and nothing else, as most are.
+func (s *scanner) count() (n int, ok bool) {
+	s.token()
+	i := s.pos
+	for i < len(s.text) && i < s.pos+15 && '0' <= s.text[i] && s.text[i] <= '9' {
+		n = 10*n + int(s.text[i]-'0')
+		i++
+	}
+	if i == s.pos || i == len(s.text) || s.text[i] != ',' && s.text[i] != '}' || i > s.pos+1 && s.text[s.pos] == '0' {
+		return 0, false
+	}
+	s.pos = i
+	return n, true
 }
 
 func (s *scanner) float() float64 {

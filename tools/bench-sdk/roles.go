@@ -66,16 +66,12 @@ func emit() error {
 	}
 }
 
-// flood writes the messages as fast as the pipe takes them.
+// flood writes the messages as fast as the pipe takes them, one by one, as the
+// CLI does.
 func flood() error {
 	one := line(number(sizeVariable))
-	many := max(1, (256<<10)/len(one))
-	block := bytes.Repeat(one, many)
-	for n := number(countVariable); n > 0; n -= many {
-		if n < many {
-			block = block[:n*len(one)]
-		}
-		if _, err := os.Stdout.Write(block); err != nil {
+	for range number(countVariable) {
+		if _, err := os.Stdout.Write(one); err != nil {
 			return err
 		}
 	}
