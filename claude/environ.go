@@ -38,6 +38,7 @@ func (o *Options) environ(inherited []string, goos string) []string {
 		e.add(inherited)
 		e.remove(nested...)
 		e.remove(debugging...)
+		e.remove(o.Unset...)
 	}
 	own := environment{ignoreCase: e.ignoreCase}
 	own.add(o.Env)

@@ -17,6 +17,8 @@ func TestEnvironment(t *testing.T) {
 	}{
 		{"item 79: Env reaches the CLI and PATH is kept", Options{Env: []string{"A=1"}}, []string{"PATH=/bin"}, []string{"A=1", "PATH=/bin"}, nil},
 		{"item 79: Env wins over what is inherited", Options{Env: []string{"A=1", "A=2"}}, []string{"A=0"}, []string{"A=2"}, nil},
+		{"Unset takes away what is inherited, not what is given", Options{Unset: []string{"A", "B"}, Env: []string{"B=2"}}, []string{"A=1", "B=1", "C=1"},
+			[]string{"B=2", "C=1"}, []string{"A"}},
 		{"ReplaceEnv inherits nothing", Options{Env: []string{"A=1"}, ReplaceEnv: true}, []string{"PATH=/bin"},
 			[]string{"A=1", "CLAUDE_CODE_ENTRYPOINT=sdk-go"}, []string{"PATH"}},
 		{"item 80: the entrypoint is ours", Options{}, []string{"CLAUDE_CODE_ENTRYPOINT=cli"}, []string{"CLAUDE_CODE_ENTRYPOINT=sdk-go"}, nil},

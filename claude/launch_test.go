@@ -195,6 +195,7 @@ func TestEveryOptionIsWired(t *testing.T) {
 	here := []string{ // read by the session, the process or the caller's callbacks
 		"Path", "User", "Grace", "InitTimeout", "MaxLine", "Stderr", "OnDebugLine", "Log",
 		"OnElicitation", "OnDialog", "VerbatimPrompts", "Spawn", "StoreMode",
+		"Unset", // takes away; see TestEnvironment
 	}
 	reaches := map[string]struct {
 		set  func(*Options)

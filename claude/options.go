@@ -18,6 +18,7 @@ type Options struct {
 	Dir        string   // its working directory; empty means the caller's
 	Env        []string // "K=V", over the inherited environment
 	ReplaceEnv bool     // Env is all there is, besides what this package sets
+	Unset      []string // variables of the inherited environment that the CLI does not get, unless Env sets them
 	User       string   // the OS user to run as, on Unix; empty means the caller's
 	ExtraArgs  []string // added to the end of the command line as they are
 

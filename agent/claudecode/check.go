@@ -40,8 +40,11 @@ func (p *Provider) Check(ctx context.Context) bool {
 
 // env returns a variable as the CLI of an agent sees it.
 func (p *Provider) env(name string) string {
-	value := os.Getenv(name)
-	for _, kv := range slices.Concat(loggedOut, p.opts.Env) {
+	value := ""
+	if !slices.Contains(keys, name) {
+		value = os.Getenv(name)
+	}
+	for _, kv := range p.opts.Env {
 		if key, v, _ := strings.Cut(kv, "="); key == name {
 			value = v
 		}

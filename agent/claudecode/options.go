@@ -24,9 +24,9 @@ const (
 	modeClient = "client"
 )
 
-// loggedOut takes from the CLI the keys that the host inherited, so that it uses
-// its own login. The CLI, 2.1.325, takes an empty key for none.
-var loggedOut = []string{"ANTHROPIC_API_KEY=", "ANTHROPIC_AUTH_TOKEN="}
+// keys are what the CLI does not inherit from the host, so that it uses its own
+// login.
+var keys = []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"}
 
 // optionsOf makes of c what package claude is told. Keys, tokens and base URLs
 // in c.Credentials are left out: the CLI has its own login.
@@ -41,7 +41,8 @@ func (p *Provider) optionsOf(c agent.Config) (claude.Options, error) {
 	return claude.Options{
 		Path:           p.opts.Path,
 		Dir:            c.Dir,
-		Env:            slices.Concat(loggedOut, p.opts.Env, c.Env),
+		Env:            slices.Concat(p.opts.Env, c.Env),
+		Unset:          keys,
 		Model:          c.Model,
 		MaxTurns:       c.Limits.MaxTurns,
 		MaxBudgetUSD:   c.Limits.MaxBudgetUSD,

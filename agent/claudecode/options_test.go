@@ -61,7 +61,7 @@ func TestOptions(t *testing.T) {
 		{"partial messages", agent.Config{Credentials: map[string]string{"partial": "true"}}, func(o claude.Options) any { return o.PartialMessages }, true},
 		{"path", agent.Config{}, func(o claude.Options) any { return o.Path }, "/cli"},
 		{"environment, in order", agent.Config{Env: []string{"A=config"}}, func(o claude.Options) any { return o.Env },
-			[]string{"ANTHROPIC_API_KEY=", "ANTHROPIC_AUTH_TOKEN=", "A=provider", "A=config"}},
+			[]string{"A=provider", "A=config"}},
 	} {
 		t.Run(test.row, func(t *testing.T) {
 			opts, err := New(Options{Path: "/cli", Env: []string{"A=provider"}}).optionsOf(test.config)
@@ -121,8 +121,8 @@ func TestEnvironment(t *testing.T) {
 		provider, config []string
 		want             string
 	}{
-		{"ANTHROPIC_API_KEY", nil, nil, "true "}, // empty is none: see TestLiveInheritedKeyIsNotUsed
-		{"ANTHROPIC_AUTH_TOKEN", nil, nil, "true "},
+		{"ANTHROPIC_API_KEY", nil, nil, "false "},
+		{"ANTHROPIC_AUTH_TOKEN", nil, nil, "false "},
 		{"NESTOR_TEST_INHERITED", nil, nil, "true inherited"},
 		{"ANTHROPIC_API_KEY", []string{"ANTHROPIC_API_KEY=given"}, nil, "true given"},
 		{"ANTHROPIC_API_KEY", []string{"ANTHROPIC_API_KEY=given"}, []string{"ANTHROPIC_API_KEY=own"}, "true own"},
