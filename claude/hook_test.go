@@ -92,7 +92,7 @@ func TestHookOutputs(t *testing.T) {
 			MCPToolOutput: json.RawMessage(`[1]`), ToolOutput: json.RawMessage(`"x"`), ClassifierContext: "cc",
 		})}, `{"hookSpecificOutput":{"hookEventName":"PostToolUse","updatedMCPToolOutput":[1],"updatedToolOutput":"x","classifierContext":"cc"}}`},
 		{"item 173, 263: PermissionRequest allows", Hooks{PermissionRequest: always[PermissionRequestInput](&PermissionRequestOutput{
-			Decision: Allow{Input: json.RawMessage(`{}`), Updates: []PermissionUpdate{{Type: SetMode, Mode: ModePlan, Destination: ToSession}}},
+			Decision: Allow{Input: json.RawMessage(`{}`), Updates: []PermissionUpdate{{Type: UpdateSetMode, Mode: ModePlan, Destination: ToSession}}},
 		})}, `{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"allow","updatedInput":{},"updatedPermissions":[{"type":"setMode","mode":"plan","destination":"session"}]}}}`},
 		{"item 173, 263: PermissionRequest denies", Hooks{PermissionRequest: always[PermissionRequestInput](&PermissionRequestOutput{
 			HookOutput: HookOutput{SystemMessage: "m"}, Decision: Deny{Message: "no", Interrupt: true},

@@ -105,12 +105,12 @@ type UpdateType string
 
 // The types of permission updates.
 const (
-	AddRules          UpdateType = "addRules"
-	ReplaceRules      UpdateType = "replaceRules"
-	RemoveRules       UpdateType = "removeRules"
-	SetMode           UpdateType = "setMode"
-	AddDirectories    UpdateType = "addDirectories"
-	RemoveDirectories UpdateType = "removeDirectories"
+	UpdateAddRules          UpdateType = "addRules"
+	UpdateReplaceRules      UpdateType = "replaceRules"
+	UpdateRemoveRules       UpdateType = "removeRules"
+	UpdateSetMode           UpdateType = "setMode"
+	UpdateAddDirectories    UpdateType = "addDirectories"
+	UpdateRemoveDirectories UpdateType = "removeDirectories"
 )
 
 // RuleBehavior is what a permission rule does with the calls it matches.

@@ -114,7 +114,7 @@ func TestPermissionUpdates(t *testing.T) {
 		})
 	}
 	t.Run("item 171: made by hand", func(t *testing.T) {
-		wantJSON(t, PermissionUpdate{Type: AddRules, Rules: []PermissionRule{{Tool: "Read"}}, Behavior: RuleAsk, Destination: ToProjectSettings},
+		wantJSON(t, PermissionUpdate{Type: UpdateAddRules, Rules: []PermissionRule{{Tool: "Read"}}, Behavior: RuleAsk, Destination: ToProjectSettings},
 			`{"type":"addRules","rules":[{"toolName":"Read"}],"behavior":"ask","destination":"projectSettings"}`)
 	})
 	t.Run("a change goes over what came", func(t *testing.T) {
