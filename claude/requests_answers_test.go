@@ -32,8 +32,8 @@ func TestRequestsDecodeRecorded(t *testing.T) {
 		{"CancelMessage", "control", "cancel",
 			func(ctx context.Context) (any, error) { return w.CancelMessage(ctx, "u") },
 			func(got any) []any { return []any{got} }, "[false]"},
-		{"BackgroundTasks", "control", "bg",
-			func(ctx context.Context) (any, error) { return w.BackgroundTasks(ctx, "") },
+		{"MoveToBackground", "control", "bg",
+			func(ctx context.Context) (any, error) { return w.MoveToBackground(ctx, "") },
 			func(got any) []any { return []any{got} }, "[true]"},
 		{"PreviewRewind", "rewind", "dry",
 			func(ctx context.Context) (any, error) { return w.PreviewRewind(ctx, "u") },
@@ -194,7 +194,7 @@ func TestRequestsDecodeDocumented(t *testing.T) {
 			return r.Cancelled, err
 		}, "[a b]"},
 		{"CancelMessage", `{"cancelled":true}`, func(ctx context.Context) (any, error) { return w.CancelMessage(ctx, "u") }, "true"},
-		{"BackgroundTasks", `{"backgrounded":false}`, func(ctx context.Context) (any, error) { return w.BackgroundTasks(ctx, "") }, "false"},
+		{"MoveToBackground", `{"backgrounded":false}`, func(ctx context.Context) (any, error) { return w.MoveToBackground(ctx, "") }, "false"},
 		{"TaskOutput", `{"output":"end\n","total_bytes":9000,"truncated":true}`, func(ctx context.Context) (any, error) {
 			o, err := w.TaskOutput(ctx, "t")
 			return []any{o.Output, o.TotalBytes, o.Truncated}, err

@@ -10,10 +10,10 @@ func (s *Session) StopTask(ctx context.Context, taskID string) error {
 	}{taskID}, nil)
 }
 
-// BackgroundTasks sends the commands and subagents that the turn waits for to
+// MoveToBackground sends the commands and subagents that the turn waits for to
 // the background, where they go on: the one that the tool call with that id
 // started, or all if it is empty. It is false if there was nothing to send.
-func (s *Session) BackgroundTasks(ctx context.Context, toolUseID string) (bool, error) {
+func (s *Session) MoveToBackground(ctx context.Context, toolUseID string) (bool, error) {
 	type reply struct {
 		Reply
 		Backgrounded *bool `json:"backgrounded"` // absent means true

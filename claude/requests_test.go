@@ -148,9 +148,9 @@ var sends = []struct {
 
 	{"StopTask 200", func(ctx context.Context, s *claude.Session) error { return s.StopTask(ctx, "t") },
 		`{"subtype":"stop_task","task_id":"t"}`},
-	{"BackgroundTasks", func(ctx context.Context, s *claude.Session) error { return second(s.BackgroundTasks(ctx, "")) },
+	{"MoveToBackground", func(ctx context.Context, s *claude.Session) error { return second(s.MoveToBackground(ctx, "")) },
 		`{"subtype":"background_tasks"}`},
-	{"BackgroundTasks one", func(ctx context.Context, s *claude.Session) error { return second(s.BackgroundTasks(ctx, "toolu_1")) },
+	{"MoveToBackground one", func(ctx context.Context, s *claude.Session) error { return second(s.MoveToBackground(ctx, "toolu_1")) },
 		`{"subtype":"background_tasks","tool_use_id":"toolu_1"}`},
 	{"TaskOutput", func(ctx context.Context, s *claude.Session) error { return second(s.TaskOutput(ctx, "t")) },
 		`{"subtype":"get_task_output","task_id":"t"}`},
