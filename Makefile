@@ -9,7 +9,7 @@ help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: check
-check: tools fmt vet fix staticcheck race ## Everything that CI checks
+check: tools fmt vet fix staticcheck race slice ## Everything that CI checks
 
 .PHONY: fmt
 fmt: ## Fail on files that gofmt would change
@@ -53,15 +53,26 @@ tools/bench-sdk/node_modules/.stamp: tools/bench-sdk/package-lock.json
 	cd tools/bench-sdk && npm ci --ignore-scripts --omit=optional --prefer-offline --no-audit --no-fund --no-update-notifier --loglevel=error
 	@touch $@
 
-# go test -fuzz takes one function of one package at a time.
+# go test -fuzz takes one function of one package at a time. SLICE of the fuzz
+# tests, chosen by SEED, are run; all if it is empty.
+SEED ?= $(shell date +%s)
+SLICE ?=
 .PHONY: fuzz
 fuzz: ## Each fuzz test for FUZZTIME (10s)
 	@list=$$(go test -list '^Fuzz' ./... | awk '/^Fuzz/ { f[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, f[i]; n = 0 }'); \
+	if [ -n "$(SLICE)" ]; then \
+		echo "fuzz: $(SLICE) of $$(wc -l <<< "$$list"), chosen by SEED=$(SEED)"; \
+		list=$$(awk -v seed=$(SEED) 'BEGIN { srand(seed) } { print rand() "\t" $$0 }' <<< "$$list" | sort -n | cut -f2 | head -n $(SLICE)); \
+	fi; \
 	while read -r pkg name; do \
 		[ -n "$$pkg" ] || continue; \
 		echo "$$pkg $$name"; \
-		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$pkg"; \
+		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x "$$pkg"; \
 	done <<< "$$list"
+
+.PHONY: slice
+slice: ## Two fuzz tests, chosen by SEED, 2000 inputs each
+	@$(MAKE) --no-print-directory fuzz SLICE=2 FUZZTIME=2000x SEED=$(SEED)
 
 .PHONY: soak
 soak: tools ## What takes long: tests three times, each fuzz test for a minute
