@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/tools/txtar"
@@ -87,6 +88,9 @@ func ParseTranscript(name string, data []byte) (*Transcript, error) {
 		}
 	}
 	t.About = strings.TrimSpace(strings.Join(about, "\n"))
+	if err := noSections(strings.Split(t.About, "\n")); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
 	for _, f := range a.Files {
 		if err := t.section(f); err != nil {
 			return nil, fmt.Errorf("%s: section %s: %w", name, f.Name, err)
@@ -104,11 +108,21 @@ func (t *Transcript) section(f txtar.File) error {
 		t.Model = string(f.Data)
 	case f.Name == "env":
 		t.Env = nonEmptyLines(f.Data)
+		return noSections(t.Env)
 	case f.Name == "transcript":
 		return t.lines(f.Data)
 	case base == "args":
-		t.act(number).Args = nonEmptyLines(f.Data)
+		act, err := t.act(number)
+		if err != nil {
+			return err
+		}
+		act.Args = nonEmptyLines(f.Data)
+		return noSections(act.Args)
 	case base == "host":
+		act, err := t.act(number)
+		if err != nil {
+			return err
+		}
 		for i, line := range strings.Split(string(f.Data), "\n") {
 			if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
 				continue
@@ -117,7 +131,6 @@ func (t *Transcript) section(f txtar.File) error {
 			if err != nil {
 				return fmt.Errorf("line %d: %w", i+1, err)
 			}
-			act := t.act(number)
 			act.Steps = append(act.Steps, step)
 		}
 	default:
@@ -126,14 +139,20 @@ func (t *Transcript) section(f txtar.File) error {
 	return nil
 }
 
-// act returns the act with that number, made if need be: "" and then "2" …
-func (t *Transcript) act(number string) *Act {
+// act returns the act with that number, made if need be: "" is the first, then
+// comes "2".
+func (t *Transcript) act(number string) (*Act, error) {
 	n := 1
-	fmt.Sscanf(number, "%d", &n)
-	for len(t.Acts) < n && n < 10 {
+	if number != "" {
+		var err error
+		if n, err = strconv.Atoi(number); err != nil || n < 2 || n > 9 {
+			return nil, fmt.Errorf("%q is not the number of a process, 2 to 9", number)
+		}
+	}
+	for len(t.Acts) < n {
 		t.Acts = append(t.Acts, Act{})
 	}
-	return &t.Acts[min(n, len(t.Acts))-1]
+	return &t.Acts[n-1], nil
 }
 
 func parseStep(line string) (Step, error) {
@@ -155,6 +174,9 @@ func parseStep(line string) (Step, error) {
 	default:
 		return s, fmt.Errorf("%q is no step: it starts with >, <, on or mcp", line)
 	}
+	if verb != ">" && s.Kind == "" || verb == "mcp" && s.Method == "" {
+		return s, fmt.Errorf("%q does not say what it answers", line)
+	}
 	if !json.Valid(s.Payload) {
 		return s, fmt.Errorf("%q holds no valid JSON", line)
 	}
@@ -174,6 +196,17 @@ func (t *Transcript) lines(data []byte) error {
 			return fmt.Errorf("line %d holds no valid JSON", i+1)
 		}
 		t.Lines = append(t.Lines, l)
+	}
+	return nil
+}
+
+// noSections refuses lines that would begin a section when they are written
+// without the white space around them.
+func noSections(lines []string) error {
+	for _, line := range lines {
+		if strings.HasPrefix(line, "-- ") && strings.HasSuffix(strings.TrimSpace(line), " --") {
+			return fmt.Errorf("the line %q looks like the beginning of a section", line)
+		}
 	}
 	return nil
 }

@@ -41,7 +41,11 @@ func TestRecordedTranscripts(t *testing.T) {
 func TestTranscriptErrorsNameTheirPlace(t *testing.T) {
 	for _, tc := range []struct{ name, text, want string }{
 		{"section", "-- hots --\n", "t.txtar: section hots: there is no such section"},
+		{"section in disguise", "-- about --  ", `t.txtar: the line "-- about --" looks like the beginning of a section`},
+		{"section in disguise among args", "-- args --\n -- x --\n", "looks like the beginning of a section"},
 		{"step", "-- host --\n\nwait result\n", `section host: line 2: "wait result" is no step`},
+		{"number", "-- host.22 --\n", `"22" is not the number of a process`},
+		{"step without a kind", "-- host --\non  {}\n", "does not say what it answers"},
 		{"step's JSON", "-- host --\n> {\n", "section host: line 1: "},
 		{"line", "-- transcript --\n= {}\n", "section transcript: line 1 begins with none"},
 		{"line's JSON", "-- transcript --\n< {\n", "section transcript: line 1 holds no valid JSON"},
