@@ -95,7 +95,7 @@ func ExampleTranscripts() {
 		}
 	}
 	// Output:
-	// Fix the build in /work/shop
+	// Fix the build in /src/shop
 	// user {"role":"user","content":"why does the build fail?"}
 	// assistant {"role":"assistant","content":[{"type":"text","text":"A semicolon is missing."}]}
 }
