@@ -70,7 +70,8 @@ var architecture = rules{
 			},
 		},
 		"agent": {
-			why: "the contract knows nobody who keeps it",
+			why:  "the contract knows nobody who keeps it, and speaks of conversations in the words of claude",
+			ours: []string{"claude"},
 			outside: allow{
 				"github.com/modelcontextprotocol/go-sdk": "servers in this process are part of a config",
 			},

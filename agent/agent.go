@@ -4,6 +4,9 @@
 // [Message] and answers with a stream of messages. Providers are handed to a
 // [Providers] by whoever composes the program; nothing registers itself. A
 // [Registry] keeps the agents that live.
+//
+// The words of a conversation, its messages, hooks and permissions, are those of
+// package claude whatever the provider, so that one handler serves them all.
 package agent
 
 import (
@@ -14,6 +17,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/dfaf701a/nestor/claude"
 )
 
 // Agent handles messages. Its methods may be called from any goroutine.
@@ -67,6 +72,16 @@ type Config struct {
 	Schema         json.RawMessage      // the result follows this JSON Schema; nil means free text
 	Limits         Limits
 	Env            []string // K=V, for what the agent starts
+
+	// CanUseTool decides about the tool calls that neither AllowedTools nor
+	// PermissionMode decide; nil denies them. Hooks are asked before it, about
+	// every call. Both may be called from any goroutine.
+	CanUseTool func(context.Context, *claude.PermissionRequest) (claude.Decision, error)
+	Hooks      claude.Hooks
+
+	// Resume is the session to go on with: the session_id in the metadata of
+	// what an earlier agent said. Empty begins a new one.
+	Resume string
 
 	// Credentials is for what one provider alone knows. Provider "sdk" reads
 	// the key "mode": "query" (a fresh process for each message, the default)

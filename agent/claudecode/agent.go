@@ -200,7 +200,7 @@ func (a *cliAgent) pass(t *turn, s *claude.Session, msg claude.Message) bool {
 			a.remember(id)
 		}
 	}
-	return t.say(translate(msg, a.name)...)
+	return t.say(agent.Translate(msg, a.name)...)
 }
 
 func (a *cliAgent) remember(conversation string) {
@@ -264,4 +264,12 @@ func (a *cliAgent) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// resumed says that a CLI goes on with a conversation that another one had.
+func resumed(conversation, sender string) agent.Message {
+	m := agent.NewMessage(sender, "The conversation is resumed.")
+	m.Kind = agent.System
+	m.Metadata = map[string]any{"sdk_type": "resumed", "session_id": conversation}
+	return m
 }

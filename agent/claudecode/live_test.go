@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/dfaf701a/nestor/agent"
+	"github.com/dfaf701a/nestor/claude"
 	"github.com/dfaf701a/nestor/scriptmodel"
 )
 
@@ -86,6 +88,58 @@ func TestLiveKilledSessionIsResumed(t *testing.T) {
 	asked := model.Requests()
 	if last := asked[len(asked)-1]; !strings.Contains(string(last.Body), "You said: hello") {
 		t.Error("it does not remember")
+	}
+}
+
+// A session can be gone on with by another agent, of any mode.
+func TestLiveResumedByAnother(t *testing.T) {
+	t.Parallel()
+	p, c, model := live(t, echo)
+	said, err := say(t, bounded(t), create(t, p, c), "hello")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Resume = said[0].Metadata["session_id"].(string)
+	messages, err := say(t, bounded(t), create(t, p, c), "again")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(of(messages, "resumed")) != 1 || messages[len(messages)-1].Metadata["session_id"] != c.Resume {
+		t.Errorf("it said %v", types(messages))
+	}
+	asked := model.Requests()
+	if last := asked[len(asked)-1]; !strings.Contains(string(last.Body), "You said: hello") {
+		t.Error("it does not remember")
+	}
+}
+
+// The host decides about what nothing else decides, and its hooks see it all.
+func TestLiveHandlers(t *testing.T) {
+	t.Parallel()
+	p, c, _ := live(t, `
+rules:
+  - turns:
+      - tools: [{name: Bash, input: {command: "env touch $WORK/ran", description: a file}}]
+      - tools: [{name: Bash, input: {command: "env touch $WORK/denied", description: a file}}]
+      - text: "{{.ToolResult}}"`)
+	c.CanUseTool = func(_ context.Context, r *claude.PermissionRequest) (claude.Decision, error) {
+		if strings.Contains(string(r.Input), "denied") {
+			return claude.Deny{Message: "not that one"}, nil
+		}
+		return claude.Allow{}, nil
+	}
+	var seen atomic.Int32
+	c.Hooks.PreToolUse = []claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{{
+		Func: func(context.Context, *claude.PreToolUseInput) (*claude.PreToolUseOutput, error) {
+			seen.Add(1)
+			return nil, nil
+		},
+	}}
+	if got := answer(t, create(t, p, c), "go"); !strings.Contains(got, "not that one") {
+		t.Errorf("the model was told %q", got)
+	}
+	if !exists(c.Dir, "ran") || exists(c.Dir, "denied") || seen.Load() != 2 {
+		t.Errorf("ran %v, denied %v, hooks %d", exists(c.Dir, "ran"), exists(c.Dir, "denied"), seen.Load())
 	}
 }
 

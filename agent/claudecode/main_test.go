@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/dfaf701a/nestor/agent"
-	"github.com/dfaf701a/nestor/claude"
 	"github.com/dfaf701a/nestor/claude/claudetest"
 	"github.com/dfaf701a/nestor/scriptmodel"
 )
@@ -285,44 +283,6 @@ func of(messages []agent.Message, sdkType string) (list []agent.Message) {
 func types(messages []agent.Message) (list []string) {
 	for _, m := range messages {
 		list = append(list, fmt.Sprint(m.Metadata["sdk_type"]))
-	}
-	return list
-}
-
-// recorded returns the messages of the CLI in a recorded conversation.
-func recorded(t testing.TB, name string) (list []claude.Message) {
-	t.Helper()
-	file := filepath.Join("..", "..", "claude", "testdata", "transcripts", name+".txtar")
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transcript, err := claudetest.ParseTranscript(file, data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, l := range transcript.Lines {
-		if l.From != claudetest.Claude {
-			continue
-		}
-		m, err := claude.Decode(l.JSON)
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch m.Head().Type {
-		case "control_request", "control_response", "control_cancel_request", "keep_alive", "transcript_mirror":
-			continue // package claude keeps these to itself
-		}
-		list = append(list, m)
-	}
-	return list
-}
-
-// translated returns what the messages of a recorded conversation become.
-func translated(t testing.TB, name string) (list []agent.Message) {
-	t.Helper()
-	for _, m := range recorded(t, name) {
-		list = append(list, translate(m, "ada")...)
 	}
 	return list
 }

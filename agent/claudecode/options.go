@@ -52,6 +52,8 @@ func (p *Provider) optionsOf(c agent.Config) (claude.Options, error) {
 		AutoApprove:    c.AllowedTools,
 		PermissionMode: mode,
 		AllowBypass:    mode == claude.ModeBypass,
+		CanUseTool:     c.CanUseTool,
+		Hooks:          c.Hooks,
 		MCPServers:     servers,
 		// Who reads no settings gets none of the servers that are set up there.
 		StrictMCP:           len(sources) == 0,

@@ -3,8 +3,8 @@
 //
 // An agent of mode "query" starts a CLI for each message and remembers nothing.
 // One of mode "client" keeps its CLI, and with it the conversation, until it is
-// shut down. What the CLI says becomes messages of package agent, each with
-// "sdk_type" in its metadata; see [MaxToolResult] for what is cut.
+// shut down. What the CLI says becomes messages as [agent.Translate] makes
+// them.
 package claudecode
 
 import (
@@ -54,7 +54,7 @@ func (p *Provider) Create(_ context.Context, c agent.Config) (agent.Agent, error
 		return nil, &agent.Error{Provider: Type, Err: err}
 	}
 	return &cliAgent{
-		name: c.Name, opts: opts, warm: p.opts.Warm,
+		name: c.Name, opts: opts, warm: p.opts.Warm, conversation: c.Resume,
 		keep: c.Credentials[modeKey] == modeClient, timeout: c.Limits.Timeout,
 		ended: make(chan struct{}),
 	}, nil

@@ -157,6 +157,10 @@ func (t *turn) observe(msg claude.Message) {
 // over, or a turn that was stopped early left work in it.
 func (t *turn) dirty() bool { return t.gone || t.tasks || t.waiting() }
 
+// lifecycleType is the type of frames that tell what became of a prompt. The CLI
+// does not document it; seen in 2.1.325.
+const lifecycleType = "command_lifecycle"
+
 // newUUID returns a random UUID, which the CLI wants as the id of a message.
 func newUUID() string {
 	var b [16]byte

@@ -1,8 +1,9 @@
-package claudecode
+package agent_test
 
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/dfaf701a/nestor/agent"
 	"github.com/dfaf701a/nestor/claude"
+	"github.com/dfaf701a/nestor/claude/claudetest"
 )
 
 // Each row of the table of messages, on what the CLI said when it was recorded.
@@ -100,7 +102,7 @@ func TestTranslationOfRareMessages(t *testing.T) {
 		{`{"type":"system","subtype":"model_fallback","original_model":"a","fallback_model":"b","trigger":"overloaded","content":"now b"}`, "model_fallback", "now b", `{"from":"a","to":"b","trigger":"overloaded"}`},
 	} {
 		t.Run(test.sdkType, func(t *testing.T) {
-			list := translate(decode(t, test.line), "ada")
+			list := agent.Translate(decode(t, test.line), "ada")
 			if len(list) != 1 || list[0].Metadata["sdk_type"] != test.sdkType || list[0].Content != test.content || list[0].Kind != agent.System {
 				t.Fatalf("it became %+v", list)
 			}
@@ -124,7 +126,7 @@ func TestTranslationSkips(t *testing.T) {
 		`{"type":"assistant","message":{"content":[{"type":"thinking","thinking":"","signature":"x"},{"type":"redacted_thinking","data":"x"}]}}`,
 		`{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"input_json_delta","partial_json":"{"}}}`,
 	} {
-		if list := translate(decode(t, line), "ada"); list != nil {
+		if list := agent.Translate(decode(t, line), "ada"); list != nil {
 			t.Errorf("%s became %+v", line, list)
 		}
 	}
@@ -133,7 +135,7 @@ func TestTranslationSkips(t *testing.T) {
 // Every recorded message is translated to what can be written as JSON, and no
 // more than what this version does not know is passed on raw.
 func TestTranslationOfAllRecordings(t *testing.T) {
-	files, err := filepath.Glob("../../claude/testdata/transcripts/*.txtar")
+	files, err := filepath.Glob("../claude/testdata/transcripts/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no recordings: %v", err)
 	}
@@ -155,18 +157,18 @@ func TestLongToolResultIsCutAtARune(t *testing.T) {
 		text string
 		want int // bytes that are kept
 	}{
-		{strings.Repeat("a", MaxToolResult), MaxToolResult},
-		{strings.Repeat("a", MaxToolResult+1), MaxToolResult},
-		{strings.Repeat("a", MaxToolResult-1) + "é", MaxToolResult - 1},
-		{strings.Repeat("€", MaxToolResult), MaxToolResult / 3 * 3},
+		{strings.Repeat("a", agent.MaxToolResult), agent.MaxToolResult},
+		{strings.Repeat("a", agent.MaxToolResult+1), agent.MaxToolResult},
+		{strings.Repeat("a", agent.MaxToolResult-1) + "é", agent.MaxToolResult - 1},
+		{strings.Repeat("€", agent.MaxToolResult), agent.MaxToolResult / 3 * 3},
 	} {
 		content, _ := json.Marshal(test.text)
 		line := fmt.Sprintf(`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"a","content":%s}]}}`, content)
-		m := translate(decode(t, line), "ada")[0]
+		m := agent.Translate(decode(t, line), "ada")[0]
 		if len(m.Content) != test.want || !utf8.ValidString(m.Content) {
 			t.Errorf("of %d bytes %d are left, want %d", len(test.text), len(m.Content), test.want)
 		}
-		if cut := len(test.text) > MaxToolResult; cut != (m.Metadata["truncated"] == true) || cut && m.Metadata["size"] != len(test.text) {
+		if cut := len(test.text) > agent.MaxToolResult; cut != (m.Metadata["truncated"] == true) || cut && m.Metadata["size"] != len(test.text) {
 			t.Errorf("of %d bytes the metadata says %v", len(test.text), m.Metadata)
 		}
 	}
@@ -200,4 +202,52 @@ func contains(t *testing.T, metadata map[string]any, want string) {
 			t.Errorf("%s is %v, want %v", k, got[k], v)
 		}
 	}
+}
+
+// of returns the messages of one type.
+func of(messages []agent.Message, sdkType string) (list []agent.Message) {
+	for _, m := range messages {
+		if m.Metadata["sdk_type"] == sdkType {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// recorded returns the messages of the CLI in a recorded conversation.
+func recorded(t testing.TB, name string) (list []claude.Message) {
+	t.Helper()
+	file := filepath.Join("..", "claude", "testdata", "transcripts", name+".txtar")
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transcript, err := claudetest.ParseTranscript(file, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range transcript.Lines {
+		if l.From != claudetest.Claude {
+			continue
+		}
+		m, err := claude.Decode(l.JSON)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch m.Head().Type {
+		case "control_request", "control_response", "control_cancel_request", "keep_alive", "transcript_mirror":
+			continue // package claude keeps these to itself
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+// translated returns what the messages of a recorded conversation become.
+func translated(t testing.TB, name string) (list []agent.Message) {
+	t.Helper()
+	for _, m := range recorded(t, name) {
+		list = append(list, agent.Translate(m, "ada")...)
+	}
+	return list
 }

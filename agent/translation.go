@@ -1,4 +1,4 @@
-package claudecode
+package agent
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/dfaf701a/nestor/agent"
 	"github.com/dfaf701a/nestor/claude"
 )
 
@@ -16,15 +15,11 @@ import (
 // "truncated" and, as "size", the bytes of the whole.
 const MaxToolResult = 16 << 10
 
-// lifecycleType is the type of frames that tell what became of a prompt. The CLI
-// does not document it; seen in 2.1.325.
-const lifecycleType = "command_lifecycle"
-
 // meta is what a message tells besides its text.
 type meta = map[string]any
 
-// translate makes messages of what the CLI says: one for each block that means
-// something, none if nothing does. What each is, "sdk_type" says; all have
+// Translate makes messages of what a provider says in Claude's types, as an agent
+// of that name: one for each block that means something, none if nothing does. What each is, "sdk_type" says; all have
 // "session_id", and what a subagent says has "parent_tool_use_id":
 //
 //	assistant_text    chat    what the model said
@@ -44,17 +39,17 @@ type meta = map[string]any
 // The others are system too: resumed, task_started, task_notification,
 // task_killed, permission_denied, rate_limit, api_retry, model_fallback,
 // model_refusal, compacted, conversation_reset, notice, session_writes_lost.
-func translate(msg claude.Message, sender string) []agent.Message {
-	one := func(sdkType, content string, m meta) []agent.Message {
-		return []agent.Message{newMessage(msg, sender, agent.System, sdkType, content, m)}
+func Translate(msg claude.Message, sender string) []Message {
+	one := func(sdkType, content string, m meta) []Message {
+		return []Message{part(msg, sender, System, sdkType, content, m)}
 	}
 	switch m := msg.(type) {
 	case *claude.Assistant:
-		return assistant(m, sender)
+		return blocksOf(m, sender)
 	case *claude.User:
-		return toolResults(m, sender)
+		return toolResultsOf(m, sender)
 	case *claude.Result:
-		return []agent.Message{result(m, sender)}
+		return []Message{resultOf(m, sender)}
 	case *claude.StreamEvent:
 		parent := meta{"parent_tool_use_id": m.ParentToolUseID}
 		switch {
@@ -120,17 +115,17 @@ func translate(msg claude.Message, sender string) []agent.Message {
 	case *claude.SessionWritesLost:
 		return one("session_writes_lost", "the disk is full: "+m.ErrorCode, meta{"lost": m.Lost})
 	case *claude.Unknown:
-		if m.Type != lifecycleType {
-			return []agent.Message{unknown(m, sender)}
+		if m.Type != "command_lifecycle" { // what became of a prompt
+			return []Message{unknown(m, sender)}
 		}
 	}
 	return nil // the protocol's own affairs, and what was not asked for
 }
 
-// newMessage makes a message of part of msg. Empty strings are left out of its
+// part makes a message of part of msg. Empty strings are left out of its
 // metadata.
-func newMessage(msg claude.Message, sender string, kind agent.Kind, sdkType, content string, more meta) agent.Message {
-	m := agent.NewMessage(sender, content)
+func part(msg claude.Message, sender string, kind Kind, sdkType, content string, more meta) Message {
+	m := NewMessage(sender, content)
 	m.Kind = kind
 	m.Metadata = meta{"sdk_type": sdkType, "session_id": msg.Head().SessionID}
 	maps.Copy(m.Metadata, more)
@@ -138,9 +133,9 @@ func newMessage(msg claude.Message, sender string, kind agent.Kind, sdkType, con
 	return m
 }
 
-// assistant makes a message of each block.
-func assistant(m *claude.Assistant, sender string) (list []agent.Message) {
-	add := func(kind agent.Kind, sdkType, content string, more meta) {
+// blocksOf makes a message of each block.
+func blocksOf(m *claude.Assistant, sender string) (list []Message) {
+	add := func(kind Kind, sdkType, content string, more meta) {
 		all := meta{"parent_tool_use_id": m.ParentToolUseID, "subagent_type": m.SubagentType, "model": m.Model, "error": string(m.Error)}
 		maps.Copy(all, more)
 		if m.Aborted {
@@ -149,10 +144,10 @@ func assistant(m *claude.Assistant, sender string) (list []agent.Message) {
 		if len(m.Supersedes) > 0 {
 			all["supersedes"] = m.Supersedes
 		}
-		list = append(list, newMessage(m, sender, kind, sdkType, content, all))
+		list = append(list, part(m, sender, kind, sdkType, content, all))
 	}
 	use := func(id, name, server string, input any) {
-		add(agent.System, "tool_use", "Using tool: "+name, meta{
+		add(System, "tool_use", "Using tool: "+name, meta{
 			"tool_name": name, "tool_input": input, "tool_use_id": id, "server_name": server,
 		})
 	}
@@ -160,11 +155,11 @@ func assistant(m *claude.Assistant, sender string) (list []agent.Message) {
 		switch b := block.(type) {
 		case *claude.Text:
 			if b.Text != "" {
-				add(agent.Chat, "assistant_text", b.Text, nil)
+				add(Chat, "assistant_text", b.Text, nil)
 			}
 		case *claude.Thinking:
 			if b.Thinking != "" {
-				add(agent.System, "thinking", b.Thinking, nil)
+				add(System, "thinking", b.Thinking, nil)
 			}
 		case *claude.ToolUse:
 			use(b.ID, b.Name, "", b.Input)
@@ -175,26 +170,26 @@ func assistant(m *claude.Assistant, sender string) (list []agent.Message) {
 		case *claude.MCPToolResult:
 			content, more := cut((*claude.ToolResult)(b).Text())
 			more["tool_use_id"], more["is_error"] = b.ToolUseID, b.IsError
-			add(agent.System, "tool_result", content, more)
+			add(System, "tool_result", content, more)
 		case *claude.ServerToolResult:
 			content, more := cut(string(b.Content))
 			more["tool_use_id"], more["is_error"] = b.ToolUseID, false
-			add(agent.System, "tool_result", content, more)
+			add(System, "tool_result", content, more)
 		case *claude.UnknownBlock:
-			add(agent.System, "unknown", "", meta{"type": b.Type, "raw": b.Raw})
+			add(System, "unknown", "", meta{"type": b.Type, "raw": b.Raw})
 		}
 	}
 	return list
 }
 
-// toolResults makes a message of each result of a tool. Other things on the
+// toolResultsOf makes a message of each result of a tool. Other things on the
 // user's side are what the host or the CLI itself told the model.
-func toolResults(m *claude.User, sender string) (list []agent.Message) {
+func toolResultsOf(m *claude.User, sender string) (list []Message) {
 	for _, r := range m.ToolResults() {
 		content, more := cut(r.Text())
 		more["tool_use_id"], more["is_error"] = r.ToolUseID, r.IsError
 		more["parent_tool_use_id"], more["subagent_type"] = m.ParentToolUseID, m.SubagentType
-		list = append(list, newMessage(m, sender, agent.System, "tool_result", content, more))
+		list = append(list, part(m, sender, System, "tool_result", content, more))
 	}
 	return list
 }
@@ -211,15 +206,15 @@ func cut(text string) (string, meta) {
 	return strings.Clone(text[:end]), meta{"truncated": true, "size": len(text)}
 }
 
-func result(m *claude.Result, sender string) agent.Message {
+func resultOf(m *claude.Result, sender string) Message {
 	more := meta{
 		"subtype": "success", "reason": string(m.TerminalReason), "usage": usage(m.Usage), "total_cost_usd": m.TotalCostUSD,
 		"num_turns": m.NumTurns, "duration_ms": m.Duration.Milliseconds(),
 	}
-	kind, content := agent.Chat, m.Result
+	kind, content := Chat, m.Result
 	if failure, failed := m.Err().(*claude.ResultError); failed {
 		more["subtype"] = "error"
-		kind, content = agent.System, failure.Text()
+		kind, content = System, failure.Text()
 		if m.Subtype != claude.ResultSuccess {
 			more["reason"] = m.Subtype
 		}
@@ -243,7 +238,7 @@ func result(m *claude.Result, sender string) agent.Message {
 	if denials != nil {
 		more["permission_denials"] = denials
 	}
-	return newMessage(m, sender, kind, "result", content, more)
+	return part(m, sender, kind, "result", content, more)
 }
 
 func usage(u claude.Usage) map[string]int {
@@ -264,19 +259,10 @@ func rateLimit(info claude.RateLimitInfo) meta {
 	return more
 }
 
-func unknown(m *claude.Unknown, sender string) agent.Message {
+func unknown(m *claude.Unknown, sender string) Message {
 	more := meta{"type": m.Type, "subtype": m.Subtype, "raw": m.Raw()}
 	if m.Err != nil {
 		more["error"] = m.Err.Error()
 	}
-	return newMessage(m, sender, agent.System, "unknown", "", more)
-}
-
-// resumed says that the CLI had died and another one goes on with the
-// conversation.
-func resumed(conversation, sender string) agent.Message {
-	m := agent.NewMessage(sender, "Claude Code had ended; the conversation is resumed.")
-	m.Kind = agent.System
-	m.Metadata = meta{"sdk_type": "resumed", "session_id": conversation}
-	return m
+	return part(m, sender, System, "unknown", "", more)
 }
