@@ -85,6 +85,10 @@ var architecture = rules{
 			ours:    []string{"agent", "claude"},
 			outside: allow{"os": "what tells whether the CLI is logged in"},
 		},
+		"agent/anthropic/tools": {
+			why:  "tools know what a call is, not who runs the conversation",
+			ours: []string{"claude"},
+		},
 		"agent/scripted": {
 			why:  "a provider knows the contract alone",
 			ours: []string{"agent"},
