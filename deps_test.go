@@ -38,6 +38,7 @@ var architecture = rules{
 		"C":              "one static binary: no cgo",
 	},
 	packages: map[string]pkg{
+		".": {why: "the vocabulary knows nobody, and has no I/O"},
 		"claude": {
 			why: "the SDK is a library of its own: it imports nothing of ours",
 			outside: allow{
