@@ -103,6 +103,10 @@ var architecture = rules{
 				"go.yaml.in/yaml/v3": "scripts are YAML, and errors in them have positions",
 			},
 		},
+		"internal/plan": {
+			why:  "what happens next follows from a run, an input and the time, and from nothing else",
+			ours: []string{"."},
+		},
 		"internal/pool": {
 			why:  "it holds CLIs, and knows nobody who uses them",
 			ours: []string{"claude"},
@@ -147,6 +151,7 @@ var architecture = rules{
 		},
 	},
 	tests: allow{
+		"pgregory.net/rapid":                         "properties of whole trees, shrunk to the smallest that breaks",
 		"github.com/rogpeppe/go-internal/testscript": "our command line, one script per behaviour",
 		"go.uber.org/goleak":                         "no goroutine is left behind",
 		"github.com/modelcontextprotocol/go-sdk":     "servers for agents under test",

@@ -1,0 +1,438 @@
+package plan
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/dfaf701a/nestor"
+)
+
+// Input is something that concerns a run: one of the types below.
+type Input interface{ decide(*decision) error }
+
+// Submit makes the run. For one that exists it changes nothing.
+type Submit struct {
+	ID       nestor.ID   `json:"id"`
+	Path     []nestor.ID `json:"path,omitempty"` // the runs above it, the root first
+	Task     nestor.Task `json:"task"`           // its limits are what it is granted
+	Deadline time.Time   `json:"deadline,omitzero"`
+}
+
+func (in Submit) decide(d *decision) error {
+	if d.State != "" {
+		return nil
+	}
+	for _, id := range in.Task.After {
+		if id == in.ID || slices.Contains(in.Path, id) {
+			return ErrAncestor
+		}
+	}
+	d.ID, d.Path, d.Root, d.Task, d.Deadline = in.ID, in.Path, in.ID, in.Task, in.Deadline
+	if len(in.Path) > 0 {
+		d.Root = in.Path[0]
+	}
+	d.Created, d.State, d.Attempt = d.now, nestor.Queued, 1
+	d.After = slices.Compact(slices.Sorted(slices.Values(in.Task.After)))
+	for _, id := range d.After {
+		d.tell(id, Watch{By: d.ID})
+	}
+	if len(d.After) > 0 {
+		d.Wait = &nestor.Wait{For: nestor.ForRuns, Runs: d.After, Since: d.now}
+	} else {
+		d.enqueue(time.Time{})
+	}
+	d.emit(&nestor.RunQueued{Parent: d.Parent(), Agent: d.Task.Agent, Wait: d.Wait})
+	return nil
+}
+
+// enqueue puts the current attempt into the queue of tasks, at some time or at
+// once.
+func (d *decision) enqueue(at time.Time) {
+	d.command(Enqueue{Attempt: d.Attempt, At: at})
+	if at.IsZero() {
+		d.Wait = &nestor.Wait{For: nestor.ForSlot, Since: d.now}
+	}
+}
+
+// Spawn asks for a child. It is refused with a *nestor.LimitError; one that was
+// granted before is granted again.
+type Spawn struct {
+	Fence uint64      `json:"fence,omitempty"` // of who asks
+	Child nestor.ID   `json:"child"`
+	Task  nestor.Task `json:"task"`
+	Spent float64     `json:"spent_usd,omitempty"` // by this attempt, so far
+}
+
+func (in Spawn) decide(d *decision) error {
+	if err := d.current(in.Fence); err != nil {
+		return err
+	}
+	if d.Children[in.Child] != nil {
+		return nil
+	}
+	if d.Cancel != nil {
+		return d.Cancel
+	}
+	for _, id := range in.Task.After {
+		if id == in.Child || id == d.ID || slices.Contains(d.Path, id) {
+			return ErrAncestor
+		}
+		if d.Children[id] == nil {
+			return ErrStranger
+		}
+	}
+	d.spend(in.Spent)
+	limits, err := d.grant(in.Task.Limits)
+	if err != nil {
+		return err
+	}
+	task := in.Task
+	task.Limits = limits
+	d.Children[in.Child] = &Child{Agent: task.Agent, Granted: limits.BudgetUSD, Descendants: limits.Descendants}
+	d.emit(&nestor.AgentSpawn{Agent: task.Agent, Description: cut(task.Input, summarySize), Child: in.Child})
+	if limits.BudgetUSD > 0 {
+		d.emit(&nestor.Lease{Child: in.Child, Granted: limits.BudgetUSD})
+	}
+	d.tell(in.Child, Submit{ID: in.Child, Path: append(slices.Clip(d.Path), d.ID), Task: task, Deadline: d.Deadline})
+	return nil
+}
+
+// grant returns the limits of a child that asks for some.
+func (d *decision) grant(asked nestor.Limits) (nestor.Limits, error) {
+	mine, live := d.Task.Limits, len(d.Live())
+	granted := asked.Or(nestor.Limits{
+		Turns: mine.Turns, Timeout: mine.Timeout, Depth: mine.Depth, Children: mine.Children, Attempts: mine.Attempts,
+		Backoff: mine.Backoff, Resumes: mine.Resumes, Silence: mine.Silence,
+	})
+	granted.Depth, granted.Children = min(granted.Depth, mine.Depth), min(granted.Children, mine.Children)
+	if d.Depth()+1 > mine.Depth {
+		return granted, &nestor.LimitError{Limit: "depth", Max: float64(mine.Depth), Asked: float64(d.Depth() + 1)}
+	}
+	if live >= mine.Children {
+		return granted, &nestor.LimitError{Limit: "children", Max: float64(mine.Children), Asked: 1}
+	}
+	// Who does not say how much it needs gets its share of what is left.
+	shares := mine.Children - live
+	room := d.room()
+	if granted.Descendants == 0 && d.Depth()+1 < mine.Depth {
+		granted.Descendants = max(0, (room-1)/shares)
+	}
+	if 1+granted.Descendants > room {
+		return granted, &nestor.LimitError{Limit: "descendants", Max: float64(mine.Descendants), Left: float64(room), Asked: float64(1 + granted.Descendants)}
+	}
+	if mine.BudgetUSD > 0 {
+		left := d.Left()
+		if granted.BudgetUSD == 0 {
+			granted.BudgetUSD = left / float64(shares)
+		}
+		if granted.BudgetUSD <= 0 || granted.BudgetUSD > left {
+			return granted, &nestor.LimitError{Limit: "budget", Max: mine.BudgetUSD, Left: max(0, left), Asked: granted.BudgetUSD}
+		}
+	}
+	return granted, nil
+}
+
+// spend takes note of what the current attempt has spent.
+func (d *decision) spend(usd float64) {
+	if usd > 0 && !math.IsInf(usd, 1) {
+		d.Spent = max(d.Spent, d.Prior+usd)
+	}
+}
+
+// Start says that a worker has the task message of an attempt. If it is
+// accepted, the worker runs the attempt, with the run's Fence. Otherwise there is
+// nothing to do.
+type Start struct {
+	Attempt  int    `json:"attempt"`
+	Worker   string `json:"worker"`
+	Delivery string `json:"delivery"` // names this delivery of the message
+}
+
+func (in Start) decide(d *decision) error {
+	if err := d.submitted(); err != nil {
+		return err
+	}
+	if in.Attempt != d.Attempt || d.Result != nil || len(d.After) > 0 {
+		return nestor.ErrStale
+	}
+	if d.Worker != "" {
+		if in.Delivery == d.Delivery {
+			return nil
+		}
+		// The message is delivered again: whoever had it is lost.
+		lost := d.Worker
+		d.Worker, d.Delivery, d.Stop, d.Prior = "", "", false, d.Spent
+		d.Resumes++
+		if d.Resumes > d.Task.Limits.Resumes {
+			d.finish(nestor.Result{Status: nestor.Error, Error: &nestor.Failure{
+				Kind: nestor.Interrupted, Message: fmt.Sprintf("lost %d times, last by %s", d.Resumes, lost),
+			}})
+			return nil
+		}
+		d.emit(&nestor.RunResumed{Reason: "worker " + lost + " was lost"})
+	}
+	if !d.Deadline.IsZero() && !d.now.Before(d.Deadline) {
+		d.cancel(d.late())
+	}
+	if d.Cancel != nil {
+		return nil // it ends without having been run
+	}
+	if d.Started.IsZero() {
+		d.Started = d.now
+		if timeout := d.Task.Limits.Timeout; timeout > 0 {
+			if at := d.now.Add(timeout); d.Deadline.IsZero() || at.Before(d.Deadline) {
+				d.Deadline = at
+				d.command(SetTimer{At: at, Timer: Timer{}})
+			}
+		}
+	}
+	d.Fence++
+	d.Worker, d.Delivery, d.State, d.Wait = in.Worker, in.Delivery, nestor.Starting, nil
+	d.emit(&nestor.ExecutionStart{ExecutionID: string(d.ID), Agent: d.Task.Agent, Swarm: d.Task.Swarm, Attempt: int(d.Fence)})
+	return nil
+}
+
+func (d *decision) late() nestor.Cause {
+	return nestor.Cause{Kind: nestor.Timeout, By: "deadline", Run: d.ID, Reason: "at " + d.Deadline.Format(time.RFC3339)}
+}
+
+// Report says what the current attempt does.
+type Report struct {
+	Fence uint64       `json:"fence"`
+	Wait  *nestor.Wait `json:"wait,omitempty"`      // nil means that it works
+	Spent float64      `json:"spent_usd,omitempty"` // so far
+}
+
+func (in Report) decide(d *decision) error {
+	if err := d.current(in.Fence); err != nil {
+		return err
+	}
+	d.spend(in.Spent)
+	switch {
+	case in.Wait != nil:
+		wait := *in.Wait
+		wait.Since = d.now
+		d.State, d.Wait = nestor.Waiting, &wait
+		d.emit(&nestor.RunWaiting{Reason: wait.Reason, Wait: wait})
+	case d.State == nestor.Waiting:
+		d.State, d.Wait = nestor.Running, nil
+		d.emit(&nestor.RunResumed{})
+	default:
+		d.State = nestor.Running
+	}
+	if d.Task.Limits.BudgetUSD > 0 && d.Left() < -tolerance {
+		d.cancel(nestor.Cause{Kind: nestor.Budget, Run: d.ID, Reason: fmt.Sprintf("%.4f USD spent of %.4f", d.Spent+d.Below, d.Task.Limits.BudgetUSD)})
+	}
+	return nil
+}
+
+// tolerance is what sums of money may be off by.
+const tolerance = 1e-9
+
+// Finish is the end of the current attempt. The run ends with it, unless the
+// attempt is made again.
+type Finish struct {
+	Fence  uint64        `json:"fence"`
+	Result nestor.Result `json:"result"`
+}
+
+func (in Finish) decide(d *decision) error {
+	if err := d.current(in.Fence); err != nil {
+		return err
+	}
+	r := in.Result
+	d.spend(r.CostUSD)
+	if !r.Status.Ended() {
+		r.Status, r.Error = nestor.Error, &nestor.Failure{Kind: nestor.Internal, Message: fmt.Sprintf("the result has the status %q", r.Status)}
+	}
+	if d.again(r) {
+		wait := d.backoff()
+		d.Attempt++
+		d.Worker, d.Delivery, d.Prior = "", "", d.Spent
+		at := d.now.Add(wait)
+		d.State, d.Wait = nestor.Waiting, &nestor.Wait{For: nestor.ForRetry, Until: at, Since: d.now, Reason: r.Error.Message}
+		d.enqueue(at)
+		d.emit(&nestor.RunRetry{Reason: r.Error.Message, Attempt: d.Attempt, At: at})
+		return nil
+	}
+	d.finish(r)
+	return nil
+}
+
+// again tells whether a failed attempt is made again.
+func (d *decision) again(r nestor.Result) bool {
+	return r.Status == nestor.Error && r.Error != nil && r.Error.Kind == nestor.Connection &&
+		d.Attempt < d.Task.Limits.Attempts && d.Cancel == nil && (d.Deadline.IsZero() || d.now.Before(d.Deadline))
+}
+
+const maxBackoff = time.Minute
+
+// backoff returns how long to wait before the attempt that follows: twice as long
+// as before the last, give or take a quarter, which depends on the run.
+func (d *decision) backoff() time.Duration {
+	wait := min(d.Task.Limits.Backoff<<min(d.Attempt-1, 20), maxBackoff)
+	h := fnv.New32a()
+	fmt.Fprint(h, d.ID, d.Attempt)
+	jitter := float64(h.Sum32())/math.MaxUint32/2 - 0.25
+	return wait + time.Duration(jitter*float64(wait))
+}
+
+// Cancel has the run end, what is below it first.
+type Cancel struct {
+	Cause nestor.Cause `json:"cause"`
+	Now   bool         `json:"now,omitempty"`  // the run does not wait for what is below it
+	Told  bool         `json:"told,omitempty"` // by another run, which knows that this one will be submitted
+}
+
+func (in Cancel) decide(d *decision) error {
+	if d.State == "" && in.Told {
+		d.Cancel = &in.Cause // before Submit came
+		return nil
+	}
+	if err := d.submitted(); err != nil {
+		return err
+	}
+	d.cancel(in.Cause)
+	if in.Now && d.Worker != "" {
+		d.Stop = true
+	}
+	return nil
+}
+
+// Timer is a time that has come: the deadline.
+type Timer struct{}
+
+func (Timer) decide(d *decision) error {
+	if err := d.submitted(); err != nil {
+		return err
+	}
+	if !d.Deadline.IsZero() && !d.now.Before(d.Deadline) && d.Result == nil {
+		d.cancel(d.late())
+	}
+	return nil
+}
+
+// ChildEnded is the end of a child, told by it.
+type ChildEnded struct {
+	Child  nestor.ID    `json:"child"`
+	Status nestor.State `json:"status"`
+	Spent  float64      `json:"spent_usd,omitempty"` // by it and all below it
+	Used   int          `json:"used,omitempty"`      // descendants that it had
+}
+
+func (in ChildEnded) decide(d *decision) error {
+	if err := d.submitted(); err != nil {
+		return err
+	}
+	c := d.Children[in.Child]
+	if c == nil {
+		return nestor.ErrRunNotFound
+	}
+	if c.Status != "" {
+		return nil
+	}
+	c.Status, c.Spent = in.Status, in.Spent
+	d.Below += in.Spent
+	d.Used += 1 + in.Used
+	if c.Granted > 0 {
+		d.emit(&nestor.Lease{Child: in.Child, Granted: c.Granted, Spent: in.Spent, Returned: max(0, c.Granted-in.Spent)})
+	}
+	return nil
+}
+
+// Watch asks to be told when the run ends.
+type Watch struct {
+	By nestor.ID `json:"by"`
+}
+
+func (in Watch) decide(d *decision) error {
+	switch {
+	case d.State.Ended():
+		d.tell(in.By, RunEnded{Run: d.ID, Status: d.State})
+	case !slices.Contains(d.Watchers, in.By):
+		d.Watchers = append(d.Watchers, in.By) // also before Submit came
+	}
+	return nil
+}
+
+// RunEnded is the end of a run that this one comes after.
+type RunEnded struct {
+	Run    nestor.ID    `json:"run"`
+	Status nestor.State `json:"status"`
+}
+
+func (in RunEnded) decide(d *decision) error {
+	if err := d.submitted(); err != nil {
+		return err
+	}
+	i := slices.Index(d.After, in.Run)
+	if i < 0 {
+		return nil
+	}
+	d.After = slices.Delete(d.After, i, i+1)
+	switch {
+	case d.Cancel != nil || d.Result != nil:
+	case in.Status != nestor.Success && !d.Task.Despite:
+		d.finish(nestor.Result{Status: nestor.Error, Error: &nestor.Failure{
+			Kind: nestor.Dependency, Message: fmt.Sprintf("run %s, which it comes after, ended with %s", in.Run, in.Status),
+		}})
+	case len(d.After) == 0:
+		d.enqueue(time.Time{})
+	default:
+		d.Wait = &nestor.Wait{For: nestor.ForRuns, Runs: d.After, Since: d.now}
+	}
+	return nil
+}
+
+// AskPerson is a question of the current attempt. One that was asked before
+// changes nothing: its answer, if there is one, still counts.
+type AskPerson struct {
+	Fence uint64     `json:"fence"`
+	Ask   nestor.Ask `json:"ask"`
+}
+
+func (in AskPerson) decide(d *decision) error {
+	if err := d.current(in.Fence); err != nil {
+		return err
+	}
+	q := d.Asks[in.Ask.AskID]
+	if q != nil && q.Answer != nil {
+		return nil
+	}
+	if q == nil {
+		ask := in.Ask
+		ask.PathFromRoot = append(slices.Clip(d.Path), d.ID)
+		d.emit(&ask)
+		d.Asks[ask.AskID] = &Question{Ask: ask}
+	}
+	d.State, d.Wait = nestor.Waiting, &nestor.Wait{For: nestor.ForPerson, Ask: in.Ask.AskID, Since: d.now, Reason: in.Ask.Question}
+	return nil
+}
+
+// AnswerAsk answers a question. The first answer counts.
+type AnswerAsk struct {
+	Answer nestor.Answer `json:"answer"`
+}
+
+func (in AnswerAsk) decide(d *decision) error {
+	if err := d.submitted(); err != nil {
+		return err
+	}
+	q := d.Asks[in.Answer.AskID]
+	if q == nil {
+		return ErrNoAsk
+	}
+	if q.Answer != nil {
+		return nil
+	}
+	answer := in.Answer
+	d.emit(&answer)
+	q.Answer = &answer
+	if d.Wait != nil && d.Wait.Ask == answer.AskID {
+		d.State, d.Wait = nestor.Running, nil
+	}
+	return nil
+}

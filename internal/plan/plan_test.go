@@ -1,0 +1,414 @@
+package plan_test
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/plan"
+)
+
+const (
+	root  = nestor.ID("0199d3a2-7c1e-7000-8000-00000000000a")
+	child = nestor.ID("0199d3a2-7c1e-7000-8000-00000000000b")
+	other = nestor.ID("0199d3a2-7c1e-7000-8000-00000000000c")
+)
+
+var noon = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
+
+// story gives inputs to one run, a second apart.
+type story struct {
+	t *testing.T
+	plan.Run
+	now  time.Time
+	last []plan.Command // of the last input
+}
+
+func begin(t *testing.T) *story { return &story{t: t, now: noon} }
+
+// submitted is a root with the default limits.
+func submitted(t *testing.T, change func(*nestor.Task)) *story {
+	s := begin(t)
+	task := nestor.Task{Agent: "ada", Limits: nestor.DefaultLimits()}
+	if change != nil {
+		change(&task)
+	}
+	s.give(plan.Submit{ID: root, Task: task})
+	return s
+}
+
+// running is such a root that a worker has.
+func running(t *testing.T, change func(*nestor.Task)) *story {
+	s := submitted(t, change)
+	s.give(plan.Start{Attempt: 1, Worker: "w1", Delivery: "1"})
+	if s.Worker != "w1" {
+		t.Fatalf("it was not started: %+v", s.Run)
+	}
+	return s
+}
+
+func (s *story) give(in plan.Input) error {
+	s.t.Helper()
+	s.now = s.now.Add(time.Second)
+	r, commands, err := plan.Decide(s.Run, in, s.now)
+	s.Run, s.last = r, commands
+	return err
+}
+
+func (s *story) must(in plan.Input) {
+	s.t.Helper()
+	if err := s.give(in); err != nil {
+		s.t.Fatalf("%#v: %v", in, err)
+	}
+}
+
+// told returns the inputs that the last input had told to a run.
+func (s *story) told(run nestor.ID) (list []plan.Input) {
+	for _, c := range s.last {
+		if tell, ok := c.(plan.Tell); ok && tell.Run == run {
+			list = append(list, tell.Input)
+		}
+	}
+	return list
+}
+
+func has[C plan.Command](s *story) (found C, ok bool) {
+	for _, c := range s.last {
+		if c, is := c.(C); is {
+			return c, true
+		}
+	}
+	return found, false
+}
+
+func TestRunsInOrder(t *testing.T) {
+	s := submitted(t, func(task *nestor.Task) { task.After = []nestor.ID{child, other, child} })
+	if len(s.told(child)) != 1 || len(s.told(other)) != 1 || s.State != nestor.Queued || s.Wait.For != nestor.ForRuns {
+		t.Fatalf("it does not watch: %v", s.last)
+	}
+	if err := s.give(plan.Start{Attempt: 1, Worker: "w", Delivery: "1"}); !errors.Is(err, nestor.ErrStale) {
+		t.Errorf("it was started before what it comes after: %v", err)
+	}
+	s.must(plan.RunEnded{Run: child, Status: nestor.Success})
+	s.must(plan.RunEnded{Run: child, Status: nestor.Success})
+	if _, ok := has[plan.Enqueue](s); ok {
+		t.Error("it is queued while one of two has not ended")
+	}
+	s.must(plan.RunEnded{Run: other, Status: nestor.Success})
+	if _, ok := has[plan.Enqueue](s); !ok || s.Wait.For != nestor.ForSlot {
+		t.Error("it is not queued when all have ended")
+	}
+}
+
+func TestDependencyThatFails(t *testing.T) {
+	s := submitted(t, func(task *nestor.Task) { task.After = []nestor.ID{child} })
+	s.must(plan.RunEnded{Run: child, Status: nestor.Partial})
+	if s.State != nestor.Error || s.Result.Error.Kind != nestor.Dependency {
+		t.Errorf("it is %s, %+v", s.State, s.Result)
+	}
+	s = submitted(t, func(task *nestor.Task) { task.After, task.Despite = []nestor.ID{child}, true })
+	s.must(plan.RunEnded{Run: child, Status: nestor.Error})
+	if _, ok := has[plan.Enqueue](s); !ok {
+		t.Error("it was to run all the same")
+	}
+}
+
+func TestWatchBeforeSubmit(t *testing.T) {
+	s := begin(t)
+	s.must(plan.Watch{By: other})
+	s.must(plan.Watch{By: other})
+	s.must(plan.Submit{ID: root, Task: nestor.Task{Limits: nestor.DefaultLimits()}})
+	s.must(plan.Start{Attempt: 1, Worker: "w", Delivery: "1"})
+	s.must(plan.Finish{Fence: s.Fence, Result: nestor.Result{Status: nestor.Success}})
+	if got := s.told(other); !reflect.DeepEqual(got, []plan.Input{plan.RunEnded{Run: root, Status: nestor.Success}}) {
+		t.Errorf("who watched it was told %v", got)
+	}
+	s.must(plan.Watch{By: child})
+	if len(s.told(child)) != 1 {
+		t.Error("who watches a run that ended is told nothing")
+	}
+}
+
+func TestCancelBeforeSubmit(t *testing.T) {
+	s := begin(t)
+	cause := nestor.Cause{Kind: nestor.Stopped, By: "ada"}
+	if err := s.give(plan.Cancel{Cause: cause}); !errors.Is(err, nestor.ErrRunNotFound) {
+		t.Errorf("a stranger cancelled what is not there: %v", err)
+	}
+	s.must(plan.Cancel{Cause: cause, Told: true})
+	s.must(plan.Submit{ID: child, Path: []nestor.ID{root}, Task: nestor.Task{Limits: nestor.DefaultLimits()}})
+	if s.State != nestor.Cancelled || len(s.told(root)) != 1 {
+		t.Errorf("it is %s, and its parent was told %v", s.State, s.told(root))
+	}
+}
+
+func TestCancelEndsWhatIsBelowFirst(t *testing.T) {
+	s := running(t, nil)
+	s.must(plan.Spawn{Fence: s.Fence, Child: child})
+	s.must(plan.Cancel{Cause: nestor.Cause{Kind: nestor.Stopped, By: "ada"}})
+	if len(s.told(child)) != 1 || s.Stop {
+		t.Fatalf("the child was told %v, stop is %v", s.told(child), s.Stop)
+	}
+	if err := s.give(plan.Spawn{Fence: s.Fence, Child: other}); err == nil {
+		t.Error("it got a child while it ends")
+	}
+	s.must(plan.ChildEnded{Child: child, Status: nestor.Cancelled})
+	if !s.Stop {
+		t.Error("its worker is not stopped when all below has ended")
+	}
+	s.must(plan.Finish{Fence: s.Fence, Result: nestor.Result{Status: nestor.Error, Output: "half"}})
+	if s.State != nestor.Cancelled || s.Result.Output != "half" || s.Result.Error.Message != "cancelled by ada" {
+		t.Errorf("it is %s, %+v", s.State, s.Result)
+	}
+}
+
+func TestCancelNowDoesNotWait(t *testing.T) {
+	s := running(t, nil)
+	s.must(plan.Spawn{Fence: s.Fence, Child: child})
+	s.must(plan.Cancel{Cause: nestor.Cause{Kind: nestor.Stopped}})
+	s.must(plan.Cancel{Cause: nestor.Cause{Kind: nestor.Stopped}, Now: true})
+	if !s.Stop {
+		t.Error("it waits for what is below")
+	}
+}
+
+func TestEndEndsWhatItStarted(t *testing.T) {
+	s := running(t, nil)
+	s.must(plan.Spawn{Fence: s.Fence, Child: child})
+	s.must(plan.Finish{Fence: s.Fence, Result: nestor.Result{Status: nestor.Success, Output: "done"}})
+	if s.State.Ended() || s.Wait.For != nestor.ForChildren || len(s.told(child)) != 1 {
+		t.Fatalf("it is %s, and its child was told %v", s.State, s.told(child))
+	}
+	if err := s.give(plan.Start{Attempt: 1, Worker: "w2", Delivery: "2"}); !errors.Is(err, nestor.ErrStale) {
+		t.Errorf("it was started again: %v", err)
+	}
+	s.must(plan.ChildEnded{Child: child, Status: nestor.Cancelled, Spent: 0.5})
+	if s.State != nestor.Success || s.Below != 0.5 {
+		t.Errorf("it is %s, with %v spent below", s.State, s.Below)
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	s := running(t, func(task *nestor.Task) { task.Limits.Timeout = time.Minute })
+	timer, ok := has[plan.SetTimer](s)
+	if !ok || !timer.At.Equal(s.now.Add(time.Minute)) || !s.Deadline.Equal(timer.At) {
+		t.Fatalf("the timer is %v, the deadline %v", timer, s.Deadline)
+	}
+	s.must(plan.Timer{})
+	if s.Cancel != nil {
+		t.Error("a timer that came early ended it")
+	}
+	s.now = timer.At
+	s.must(plan.Timer{})
+	if !s.Stop || s.Cancel.Kind != nestor.Timeout {
+		t.Fatalf("it is not stopped: %+v", s.Cancel)
+	}
+	for status, result := range map[nestor.State]nestor.Result{
+		nestor.Partial: {Status: nestor.Error, Output: "half"}, nestor.Error: {Status: nestor.Error}, nestor.Success: {Status: nestor.Success},
+	} {
+		r, _, err := plan.Decide(s.Run, plan.Finish{Fence: s.Fence, Result: result}, s.now)
+		if err != nil || r.State != status || status != nestor.Success && r.Result.Error.Kind != nestor.Timeout {
+			t.Errorf("%+v ended as %s, %v", result, r.State, err)
+		}
+	}
+	// A child has no more time than its parent.
+	c := begin(t)
+	c.must(plan.Submit{ID: child, Path: []nestor.ID{root}, Task: nestor.Task{Limits: nestor.DefaultLimits()}, Deadline: noon.Add(time.Minute)})
+	c.now = noon.Add(time.Hour)
+	c.must(plan.Start{Attempt: 1, Worker: "w", Delivery: "1"})
+	if c.State != nestor.Error || c.Result.Error.Kind != nestor.Timeout || c.Fence != 0 {
+		t.Errorf("it was run after its deadline: %s", c.State)
+	}
+}
+
+func TestRetries(t *testing.T) {
+	s := running(t, func(task *nestor.Task) { task.Limits.Backoff = 8 * time.Second })
+	failed := nestor.Result{Status: nestor.Error, Error: &nestor.Failure{Kind: nestor.Connection, Message: "reset"}, CostUSD: 0.1}
+	var waits []time.Duration
+	for attempt := 2; ; attempt++ {
+		fence := s.Fence
+		s.must(plan.Finish{Fence: fence, Result: failed})
+		if err := s.give(plan.Finish{Fence: fence, Result: failed}); err == nil && !s.State.Ended() {
+			t.Error("an attempt failed twice")
+		}
+		if s.State.Ended() {
+			break
+		}
+		waits = append(waits, s.Wait.Until.Sub(s.Wait.Since))
+		if err := s.give(plan.Start{Attempt: attempt - 1, Worker: "w", Delivery: "old"}); !errors.Is(err, nestor.ErrStale) {
+			t.Errorf("the old message started it again: %v", err)
+		}
+		s.must(plan.Start{Attempt: attempt, Worker: "w", Delivery: "new"})
+	}
+	if s.State != nestor.Error || s.Attempt != 3 || len(waits) != 2 || s.Spent < 0.3-1e-9 {
+		t.Fatalf("%s after %d attempts, waits %v, spent %v", s.State, s.Attempt, waits, s.Spent)
+	}
+	for i, wait := range waits {
+		if want := 8 * time.Second << i; wait < want*3/4 || wait > want*5/4 {
+			t.Errorf("wait %d is %v", i, wait)
+		}
+	}
+	s = running(t, nil)
+	s.must(plan.Finish{Fence: s.Fence, Result: nestor.Result{Status: nestor.Error, Error: &nestor.Failure{Kind: nestor.Provider}}})
+	if s.State != nestor.Error {
+		t.Error("an agent that failed was tried again")
+	}
+}
+
+func TestLostWorkers(t *testing.T) {
+	s := running(t, nil)
+	for i := range 3 {
+		old := s.Fence
+		s.must(plan.Start{Attempt: 1, Worker: "w", Delivery: string(rune('a' + i))})
+		if s.Fence != old+1 {
+			t.Fatalf("fence %d after %d", s.Fence, old)
+		}
+		if err := s.give(plan.Finish{Fence: old, Result: nestor.Result{Status: nestor.Success}}); !errors.Is(err, nestor.ErrStale) {
+			t.Errorf("who was lost finished it: %v", err)
+		}
+	}
+	s.must(plan.Start{Attempt: 1, Worker: "w", Delivery: "z"})
+	if s.State != nestor.Error || s.Result.Error.Kind != nestor.Interrupted {
+		t.Errorf("lost four times it is %s", s.State)
+	}
+}
+
+func TestLimitsOfSpawn(t *testing.T) {
+	for _, test := range []struct {
+		limit  string
+		limits nestor.Limits
+		asked  nestor.Limits
+		before int // children that it has
+	}{
+		{"depth", nestor.Limits{Depth: -1, Children: 8, Descendants: 9}, nestor.Limits{}, 0},
+		{"children", nestor.Limits{Depth: 1, Children: 2, Descendants: 9}, nestor.Limits{}, 2},
+		{"descendants", nestor.Limits{Depth: 1, Children: 8, Descendants: 2}, nestor.Limits{}, 2},
+		{"descendants", nestor.Limits{Depth: 2, Children: 8, Descendants: 2}, nestor.Limits{Descendants: 2}, 0},
+		{"budget", nestor.Limits{Depth: 1, Children: 8, Descendants: 9, BudgetUSD: 1}, nestor.Limits{BudgetUSD: 1.5}, 0},
+		{"budget", nestor.Limits{Depth: 1, Children: 8, Descendants: 9, BudgetUSD: 1}, nestor.Limits{BudgetUSD: 0.95}, 1},
+	} {
+		s := running(t, func(task *nestor.Task) { task.Limits = test.limits })
+		for i := range test.before {
+			s.must(plan.Spawn{Fence: s.Fence, Child: nestor.ID(strings.Repeat("a", i+1))})
+		}
+		err := s.give(plan.Spawn{Fence: s.Fence, Child: child, Task: nestor.Task{Limits: test.asked}})
+		refused, ok := errors.AsType[*nestor.LimitError](err)
+		if !ok || refused.Limit != test.limit || s.Children[child] != nil {
+			t.Errorf("%s: %v", test.limit, err)
+		}
+	}
+}
+
+func TestLeases(t *testing.T) {
+	s := running(t, func(task *nestor.Task) { task.Limits.BudgetUSD = 8 })
+	s.must(plan.Spawn{Fence: s.Fence, Child: child, Spent: 0.8, Task: nestor.Task{Limits: nestor.Limits{Depth: 9, Children: 99}}})
+	granted := s.told(child)[0].(plan.Submit).Task.Limits
+	if granted.BudgetUSD != 7.2/8 || granted.Descendants != 63/8 || granted.Depth != 3 || granted.Children != 8 {
+		t.Errorf("who asks for nothing gets %+v", granted)
+	}
+	s.must(plan.ChildEnded{Child: child, Status: nestor.Success, Spent: 0.2, Used: 3})
+	s.must(plan.ChildEnded{Child: child, Status: nestor.Success, Spent: 0.2, Used: 3})
+	if left := s.Left(); left < 7-1e-9 || left > 7+1e-9 || s.Used != 4 {
+		t.Errorf("%v left, %d used", left, s.Used)
+	}
+	s.must(plan.Report{Fence: s.Fence, Spent: 9})
+	if s.Cancel == nil || s.Cancel.Kind != nestor.Budget || !s.Stop {
+		t.Error("it spent too much and goes on")
+	}
+}
+
+func TestSpawnAfter(t *testing.T) {
+	s := running(t, nil)
+	for _, test := range []struct {
+		after nestor.ID
+		want  error
+	}{{root, plan.ErrAncestor}, {child, plan.ErrAncestor}, {other, plan.ErrStranger}} {
+		if err := s.give(plan.Spawn{Fence: s.Fence, Child: child, Task: nestor.Task{After: []nestor.ID{test.after}}}); !errors.Is(err, test.want) {
+			t.Errorf("after %s: %v", test.after, err)
+		}
+	}
+}
+
+func TestAsks(t *testing.T) {
+	s := running(t, nil)
+	ask := plan.AskPerson{Fence: s.Fence, Ask: nestor.Ask{AskID: "a", Question: "may it?"}}
+	s.must(ask)
+	if s.State != nestor.Waiting || s.Wait.For != nestor.ForPerson || !slices.Equal(s.Asks["a"].Ask.PathFromRoot, []nestor.ID{root}) {
+		t.Fatalf("it is %s, %+v", s.State, s.Asks["a"])
+	}
+	if err := s.give(plan.AnswerAsk{Answer: nestor.Answer{AskID: "b"}}); !errors.Is(err, plan.ErrNoAsk) {
+		t.Errorf("another question was answered: %v", err)
+	}
+	// Whoever asked is lost, and asks again.
+	s.must(plan.Start{Attempt: 1, Worker: "w2", Delivery: "2"})
+	s.must(plan.AnswerAsk{Answer: nestor.Answer{AskID: "a", Decision: "allow"}})
+	s.must(plan.AnswerAsk{Answer: nestor.Answer{AskID: "a", Decision: "deny"}})
+	ask.Fence = s.Fence
+	s.must(ask)
+	if got := s.Asks["a"].Answer; got == nil || got.Decision != "allow" || s.State == nestor.Waiting {
+		t.Errorf("the answer is %+v, it is %s", got, s.State)
+	}
+}
+
+// What is decided is kept as JSON: nothing may be lost on the way.
+func TestDocumentsAsJSON(t *testing.T) {
+	s := running(t, func(task *nestor.Task) { task.Limits.BudgetUSD = 1 })
+	all := plan.Commands(s.last)
+	for _, in := range []plan.Input{
+		plan.Spawn{Fence: 1, Child: child}, plan.AskPerson{Fence: 1, Ask: nestor.Ask{AskID: "a"}},
+		plan.AnswerAsk{Answer: nestor.Answer{AskID: "a"}}, plan.Report{Fence: 1, Wait: &nestor.Wait{For: nestor.ForLimit}},
+		plan.Cancel{Cause: nestor.Cause{Kind: nestor.Stopped}}, plan.ChildEnded{Child: child, Status: nestor.Success},
+		plan.Watch{By: other}, plan.Finish{Fence: 1, Result: nestor.Result{Status: nestor.Success}},
+	} {
+		s.must(in)
+		all = append(all, s.last...)
+	}
+	for _, v := range []any{s.Run, all} {
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back := reflect.New(reflect.TypeOf(v))
+		if err := json.Unmarshal(data, back.Interface()); err != nil {
+			t.Fatal(err)
+		}
+		again, err := json.Marshal(back.Elem().Interface())
+		if err != nil || string(again) != string(data) {
+			t.Errorf("%s\nbecame\n%s, %v", data, again, err)
+		}
+	}
+	for _, in := range []plan.Input{
+		plan.Submit{ID: root}, plan.Spawn{Child: child}, plan.Start{Attempt: 1}, plan.Report{Fence: 1}, plan.Finish{Fence: 1}, plan.Cancel{Told: true}, plan.Timer{},
+		plan.ChildEnded{Child: child}, plan.Watch{By: root}, plan.RunEnded{Run: root}, plan.AskPerson{Fence: 2}, plan.AnswerAsk{},
+	} {
+		data, err := plan.EncodeInput(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err := plan.DecodeInput(data); err != nil || !reflect.DeepEqual(back, in) {
+			t.Errorf("%s became %#v, %v", data, back, err)
+		}
+	}
+}
+
+func FuzzDecodeInput(f *testing.F) {
+	for _, in := range []plan.Input{plan.Submit{ID: root}, plan.Start{Attempt: 1}, plan.Cancel{Told: true}, plan.Finish{Fence: 1}} {
+		data, _ := plan.EncodeInput(in)
+		f.Add(data)
+	}
+	s := story{Run: plan.Run{}}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		in, err := plan.DecodeInput(data)
+		if (in == nil) == (err == nil) {
+			t.Fatalf("%v and %v", in, err)
+		}
+		if err == nil {
+			plan.Decide(s.Run, in, noon) // must not panic, whatever it says
+		}
+	})
+}
