@@ -26,9 +26,8 @@ type world struct {
 	tasks   []task     // in the queue
 	ids     int
 
-	started map[nestor.ID]int // accepted starts whose fence nobody lost since
-	ends    map[nestor.ID]int // ExecutionComplete events, by decision
-	spent   map[nestor.ID]float64
+	ends  map[nestor.ID]int // ExecutionComplete events, by decision
+	spent map[nestor.ID]float64
 }
 
 type message struct {
