@@ -114,6 +114,17 @@ var architecture = rules{
 				"os": "the CLI's file and the memory of a process",
 			},
 		},
+		"internal/broker": {
+			why: "it knows NATS, and nothing of what is put into it",
+			outside: allow{
+				"os":                                "the folder of its files",
+				"syscall":                           "the lock on it",
+				"golang.org/x/sys":                  "the same, on Windows",
+				"github.com/nats-io/nats-server/v2": "queues, replication, leases and timers are not written again",
+				"github.com/nats-io/nats.go":        "",
+				"github.com/minio/highwayhash":      "the checksums in the server's files, which it reads before the server cuts off what is damaged",
+			},
+		},
 		"internal/cli": {
 			why:  "commands reach the parts through daemon and api",
 			ours: []string{"claude", "scriptmodel"},
