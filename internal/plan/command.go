@@ -53,6 +53,8 @@ func inputType(in Input) string {
 		return "spawn"
 	case Start:
 		return "start"
+	case Release:
+		return "release"
 	case Report:
 		return "report"
 	case Finish:
@@ -97,6 +99,8 @@ func DecodeInput(data []byte) (Input, error) {
 		return decodeAs[Spawn](e)
 	case "start":
 		return decodeAs[Start](e)
+	case "release":
+		return decodeAs[Release](e)
 	case "report":
 		return decodeAs[Report](e)
 	case "finish":

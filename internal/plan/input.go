@@ -16,6 +16,7 @@ type Input interface{ decide(*decision) error }
 // Submit makes the run. For one that exists it changes nothing.
 type Submit struct {
 	ID       nestor.ID   `json:"id"`
+	Key      string      `json:"key,omitempty"`  // that it was submitted by; empty if by none
 	Path     []nestor.ID `json:"path,omitempty"` // the runs above it, the root first
 	Task     nestor.Task `json:"task"`           // its limits are what it is granted
 	Deadline time.Time   `json:"deadline,omitzero"`
@@ -30,7 +31,7 @@ func (in Submit) decide(d *decision) error {
 			return ErrAncestor
 		}
 	}
-	d.ID, d.Path, d.Root, d.Task, d.Deadline = in.ID, in.Path, in.ID, in.Task, in.Deadline
+	d.ID, d.Key, d.Path, d.Root, d.Task, d.Deadline = in.ID, in.Key, in.Path, in.ID, in.Task, in.Deadline
 	if len(in.Path) > 0 {
 		d.Root = in.Path[0]
 	}
@@ -62,6 +63,7 @@ func (d *decision) enqueue(at time.Time) {
 type Spawn struct {
 	Fence uint64      `json:"fence,omitempty"` // of who asks
 	Child nestor.ID   `json:"child"`
+	Key   string      `json:"key,omitempty"` // as in Submit
 	Task  nestor.Task `json:"task"`
 	Spent float64     `json:"spent_usd,omitempty"` // by this attempt, so far
 }
@@ -96,7 +98,7 @@ func (in Spawn) decide(d *decision) error {
 	if limits.BudgetUSD > 0 {
 		d.emit(&nestor.Lease{Child: in.Child, Granted: limits.BudgetUSD})
 	}
-	d.tell(in.Child, Submit{ID: in.Child, Path: append(slices.Clip(d.Path), d.ID), Task: task, Deadline: d.Deadline})
+	d.tell(in.Child, Submit{ID: in.Child, Key: in.Key, Path: append(slices.Clip(d.Path), d.ID), Task: task, Deadline: d.Deadline})
 	return nil
 }
 
@@ -148,7 +150,8 @@ func (d *decision) spend(usd float64) {
 type Start struct {
 	Attempt  int    `json:"attempt"`
 	Worker   string `json:"worker"`
-	Delivery string `json:"delivery"` // names this delivery of the message
+	Message  uint64 `json:"message"`  // names the message: another one for the same attempt is a repetition
+	Delivery string `json:"delivery"` // names this delivery of it
 }
 
 func (in Start) decide(d *decision) error {
@@ -159,6 +162,9 @@ func (in Start) decide(d *decision) error {
 		return nestor.ErrStale
 	}
 	if d.Worker != "" {
+		if in.Message != d.Message {
+			return nestor.ErrStale
+		}
 		if in.Delivery == d.Delivery {
 			return nil
 		}
@@ -190,13 +196,28 @@ func (in Start) decide(d *decision) error {
 		}
 	}
 	d.Fence++
-	d.Worker, d.Delivery, d.State, d.Wait = in.Worker, in.Delivery, nestor.Starting, nil
+	d.Worker, d.Message, d.Delivery, d.State, d.Wait = in.Worker, in.Message, in.Delivery, nestor.Starting, nil
 	d.emit(&nestor.ExecutionStart{ExecutionID: string(d.ID), Agent: d.Task.Agent, Swarm: d.Task.Swarm, Attempt: int(d.Fence)})
 	return nil
 }
 
 func (d *decision) late() nestor.Cause {
 	return nestor.Cause{Kind: nestor.Timeout, By: "deadline", Run: d.ID, Reason: "at " + d.Deadline.Format(time.RFC3339)}
+}
+
+// Release gives the current attempt back: its worker ends, and the message will
+// be delivered again.
+type Release struct {
+	Fence uint64 `json:"fence"`
+}
+
+func (in Release) decide(d *decision) error {
+	if err := d.current(in.Fence); err != nil {
+		return err
+	}
+	d.Worker, d.Delivery, d.Stop, d.Prior = "", "", false, d.Spent
+	d.State, d.Wait = nestor.Queued, &nestor.Wait{For: nestor.ForSlot, Since: d.now, Reason: "its worker ended"}
+	return nil
 }
 
 // Report says what the current attempt does.

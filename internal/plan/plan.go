@@ -26,6 +26,7 @@ import (
 // submitted.
 type Run struct {
 	ID      nestor.ID    `json:"id"`
+	Key     string       `json:"key,omitempty"` // that it was submitted by; empty if by none
 	Root    nestor.ID    `json:"root"`
 	Path    []nestor.ID  `json:"path,omitempty"` // the runs above it, the root first
 	Task    nestor.Task  `json:"task"`           // with limits as they were granted
@@ -38,7 +39,8 @@ type Run struct {
 	Attempt  int       `json:"attempt,omitempty"`  // which of its task messages counts, from 1
 	Fence    uint64    `json:"fence,omitempty"`    // of whoever runs it; grows with each that does
 	Worker   string    `json:"worker,omitempty"`   // who runs it; empty if nobody does
-	Delivery string    `json:"delivery,omitempty"` // of the task message that made Worker run it
+	Message  uint64    `json:"message,omitempty"`  // the task message that Worker has
+	Delivery string    `json:"delivery,omitempty"` // which delivery of it
 	Resumes  int       `json:"resumes,omitempty"`  // how often a worker was lost
 	Deadline time.Time `json:"deadline,omitzero"`
 

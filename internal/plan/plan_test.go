@@ -278,6 +278,27 @@ func TestLostWorkers(t *testing.T) {
 	}
 }
 
+func TestRepeatedMessageTakesNothingOver(t *testing.T) {
+	s := running(t, nil)
+	if err := s.give(plan.Start{Attempt: 1, Worker: "w2", Message: 2, Delivery: "2"}); !errors.Is(err, nestor.ErrStale) || s.Worker != "w1" {
+		t.Errorf("another message for the same attempt: %v, worker %s", err, s.Worker)
+	}
+}
+
+func TestReleaseIsNoLoss(t *testing.T) {
+	s := running(t, nil)
+	for i := range 10 {
+		s.must(plan.Release{Fence: s.Fence})
+		if s.State != nestor.Queued || s.Worker != "" {
+			t.Fatalf("it is %s", s.State)
+		}
+		s.must(plan.Start{Attempt: 1, Worker: "w", Delivery: string(rune('a' + i))})
+	}
+	if s.Resumes != 0 {
+		t.Errorf("it was lost %d times", s.Resumes)
+	}
+}
+
 func TestLimitsOfSpawn(t *testing.T) {
 	for _, test := range []struct {
 		limit  string
@@ -383,7 +404,7 @@ func TestDocumentsAsJSON(t *testing.T) {
 		}
 	}
 	for _, in := range []plan.Input{
-		plan.Submit{ID: root}, plan.Spawn{Child: child}, plan.Start{Attempt: 1}, plan.Report{Fence: 1}, plan.Finish{Fence: 1}, plan.Cancel{Told: true}, plan.Timer{},
+		plan.Submit{ID: root}, plan.Spawn{Child: child}, plan.Start{Attempt: 1}, plan.Release{Fence: 1}, plan.Report{Fence: 1}, plan.Finish{Fence: 1}, plan.Cancel{Told: true}, plan.Timer{},
 		plan.ChildEnded{Child: child}, plan.Watch{By: root}, plan.RunEnded{Run: root}, plan.AskPerson{Fence: 2}, plan.AnswerAsk{},
 	} {
 		data, err := plan.EncodeInput(in)
