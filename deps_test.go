@@ -103,6 +103,14 @@ var architecture = rules{
 				"go.yaml.in/yaml/v3": "scripts are YAML, and errors in them have positions",
 			},
 		},
+		"internal/engine": {
+			why:  "it carries out what plan decides, on the broker",
+			ours: []string{".", "internal/broker", "internal/plan"},
+			outside: allow{
+				"github.com/nats-io/nats.go": "documents and queues",
+				"golang.org/x/sync":          "parts that end together",
+			},
+		},
 		"internal/plan": {
 			why:  "what happens next follows from a run, an input and the time, and from nothing else",
 			ours: []string{"."},

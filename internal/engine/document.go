@@ -1,0 +1,301 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
+	"github.com/dfaf701a/nestor/internal/plan"
+)
+
+// document is what is kept of a run.
+type document struct {
+	Run    plan.Run      `json:"run"`
+	Serial uint64        `json:"serial"` // grows with each change; names the commands of the last one
+	Outbox plan.Commands `json:"outbox,omitempty"`
+}
+
+// entry is a document and its revision in the bucket. It is never changed.
+type entry struct {
+	doc      document
+	revision uint64 // zero if the bucket has none
+	sent     bool   // its outbox was carried out, by this process
+}
+
+func docName(id nestor.ID) string { return "run." + string(id) }
+
+// noticeSubject is where it is said, live only, that a document changed.
+func noticeSubject(id nestor.ID) string { return "notice." + string(id) }
+
+// recall returns the document as this process wrote it, nil if it did not. It
+// may be outdated.
+func (e *Engine) recall(id nestor.ID) *entry {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.known[id]
+}
+
+// maxKnown bounds the documents that are remembered.
+const maxKnown = 4096
+
+func (e *Engine) remember(id nestor.ID, en *entry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if en.doc.Run.State.Ended() {
+		delete(e.known, id)
+		return
+	}
+	if len(e.known) >= maxKnown {
+		for some := range e.known { // any: it is read again when it is needed
+			delete(e.known, some)
+			break
+		}
+	}
+	e.known[id] = en
+}
+
+func (e *Engine) forget(id nestor.ID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.known, id)
+}
+
+// load reads the document of a run; an empty one if there is none.
+func (e *Engine) load(ctx context.Context, id nestor.ID) (*entry, error) {
+	if _, err := nestor.ParseID(string(id)); err != nil {
+		return nil, err
+	}
+	kv, err := e.runs.Get(ctx, docName(id))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return &entry{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading run %s: %w", id, e.b.Explain(err))
+	}
+	en := &entry{revision: kv.Revision()}
+	if err := json.Unmarshal(kv.Value(), &en.doc); err != nil {
+		return nil, fmt.Errorf("reading run %s: %w", id, err)
+	}
+	return en, nil
+}
+
+// apply gives an input to a run: it decides, writes, and carries the commands
+// out. It returns the run as it is then.
+func (e *Engine) apply(ctx context.Context, id nestor.ID, in plan.Input) (plan.Run, error) {
+	en := e.recall(id)
+	for fresh := en == nil; ; fresh = true {
+		if fresh {
+			var err error
+			if en, err = e.load(ctx, id); err != nil {
+				return plan.Run{}, err
+			}
+		}
+		next, err := e.decide(ctx, id, en, in)
+		switch {
+		case err == nil:
+			return next.doc.Run, nil
+		case errors.Is(err, errConflict) || !fresh && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
+			// Somebody else changed it, or what was refused may be outdated.
+			e.forget(id)
+		default:
+			return en.doc.Run, err
+		}
+	}
+}
+
+var errConflict = errors.New("the document was changed by somebody else")
+
+// decide gives an input to a run as it stands in en.
+func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, in plan.Input) (*entry, error) {
+	run, commands, refused := plan.Decide(en.doc.Run, in, time.Now())
+	// What an earlier change commanded comes first: the next write replaces it.
+	if !en.sent && len(en.doc.Outbox) > 0 {
+		if err := e.send(ctx, id, en.doc); err != nil {
+			return nil, err
+		}
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	if len(commands) == 0 {
+		if same, err := same(en.doc.Run, run); err != nil || same {
+			return en, err
+		}
+	}
+	next := &entry{doc: document{Run: run, Serial: en.doc.Serial + 1, Outbox: commands}}
+	data, err := json.Marshal(next.doc)
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", id, err)
+	}
+	if len(data) > broker.MaxDocument {
+		return nil, fmt.Errorf("run %s: its document would have %d bytes; %d are possible", id, len(data), broker.MaxDocument)
+	}
+	if next.revision, err = e.write(ctx, docName(id), data, en.revision); err != nil {
+		return nil, err
+	}
+	if err := e.send(ctx, id, next.doc); err != nil {
+		return nil, err
+	}
+	next.sent = true
+	e.remember(id, next)
+	e.b.Conn().Publish(noticeSubject(id), nil) // who misses it looks again by itself
+	return next, nil
+}
+
+// same tells whether nothing changed.
+func same(a, b plan.Run) (bool, error) {
+	before, err := json.Marshal(a)
+	if err != nil {
+		return false, err
+	}
+	after, err := json.Marshal(b)
+	return bytes.Equal(before, after), err
+}
+
+// write changes a document if it still has that revision.
+func (e *Engine) write(ctx context.Context, name string, data []byte, revision uint64) (uint64, error) {
+	var err error
+	var written uint64
+	if revision == 0 {
+		written, err = e.runs.Create(ctx, name, data)
+	} else {
+		written, err = e.runs.Update(ctx, name, data, revision)
+	}
+	if errors.Is(err, jetstream.ErrKeyExists) || isWrongSequence(err) {
+		return 0, errConflict
+	}
+	if err != nil {
+		return 0, fmt.Errorf("writing %s: %w", name, e.b.Explain(err))
+	}
+	return written, nil
+}
+
+func isWrongSequence(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence
+}
+
+// send carries out the commands of a document: all at once, each with an id by
+// which a repetition is known.
+func (e *Engine) send(ctx context.Context, id nestor.ID, doc document) error {
+	var events []nestor.Event
+	var acks []jetstream.PubAckFuture
+	for i, c := range doc.Outbox {
+		if emit, ok := c.(plan.Emit); ok {
+			events = append(events, emit.Event)
+			continue
+		}
+		msg, err := message(id, doc, c)
+		if err != nil {
+			return err
+		}
+		if msg.Header.Get(nats.MsgIdHdr) == "" {
+			msg.Header.Set(nats.MsgIdHdr, string(id)+"."+strconv.FormatUint(doc.Serial, 10)+"."+strconv.Itoa(i))
+		}
+		ack, err := e.js.PublishMsgAsync(msg)
+		if err != nil {
+			return fmt.Errorf("run %s: publishing on %s: %w", id, msg.Subject, e.b.Explain(err))
+		}
+		acks = append(acks, ack)
+	}
+	if len(events) > 0 {
+		if err := e.log.Once(ctx, string(id)+"."+strconv.FormatUint(doc.Serial, 10), events...); err != nil {
+			return fmt.Errorf("run %s: appending its events: %w", id, e.b.Explain(err))
+		}
+	}
+	for _, ack := range acks {
+		select {
+		case <-ack.Ok():
+		case err := <-ack.Err():
+			return fmt.Errorf("run %s: publishing on %s: %w", id, ack.Msg().Subject, e.b.Explain(err))
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// Subjects of the queues, behind those of the broker.
+const (
+	runTask   = "run."   // LABEL.PRIORITY: an attempt that a worker may take
+	timerTask = "timer." // RUN: a time that has come
+	anyLabel  = "~"      // of a task without one; no label has it
+)
+
+// taskData is what the queue of tasks holds.
+type taskData struct {
+	Run     nestor.ID `json:"run"`
+	Attempt int       `json:"attempt,omitempty"`
+}
+
+// message makes a message of a command.
+func message(id nestor.ID, doc document, c plan.Command) (*nats.Msg, error) {
+	switch c := c.(type) {
+	case plan.Enqueue:
+		data, err := json.Marshal(taskData{Run: id, Attempt: c.Attempt})
+		if err != nil {
+			return nil, fmt.Errorf("run %s: %w", id, err)
+		}
+		subject := taskSubject(doc.Run.Task)
+		name := string(id) + ".attempt." + strconv.Itoa(c.Attempt)
+		msg := nats.NewMsg(subject)
+		msg.Data = data
+		if !c.At.IsZero() {
+			msg = broker.Later(broker.LaterSubject+runTask+string(id), subject, c.At, data)
+			name += ".later"
+		}
+		msg.Header.Set(nats.MsgIdHdr, name)
+		return msg, nil
+	case plan.SetTimer:
+		data, err := json.Marshal(taskData{Run: id})
+		if err != nil {
+			return nil, fmt.Errorf("run %s: %w", id, err)
+		}
+		return broker.Later(broker.LaterSubject+timerTask+string(id), broker.TaskSubject+timerTask+string(id), c.At, data), nil
+	case plan.Tell:
+		data, err := plan.EncodeInput(c.Input)
+		if err != nil {
+			return nil, fmt.Errorf("run %s: %w", id, err)
+		}
+		msg := nats.NewMsg(broker.OrchSubject + string(c.Run))
+		msg.Data = data
+		return msg, nil
+	}
+	return nil, fmt.Errorf("run %s: command of type %T", id, c)
+}
+
+func taskSubject(t nestor.Task) string {
+	label, priority := t.Label, t.Priority
+	if label == "" {
+		label = anyLabel
+	}
+	if priority == "" {
+		priority = nestor.Normal
+	}
+	return broker.TaskSubject + runTask + label + "." + string(priority)
+}
+
+// changes returns a channel on which something comes when a run changes. The
+// caller calls stop.
+func (e *Engine) changes(id nestor.ID) (changed <-chan struct{}, stop func(), err error) {
+	notices := make(chan struct{}, 1) // sent by the subscription, never closed
+	sub, err := e.b.Conn().Subscribe(noticeSubject(id), func(*nats.Msg) {
+		select {
+		case notices <- struct{}{}:
+		default: // one is waiting
+		}
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("watching run %s: %w", id, err)
+	}
+	return notices, func() { sub.Unsubscribe() }, nil
+}

@@ -1,0 +1,247 @@
+// Package engine gets a submitted task to its end, whatever restarts. It carries
+// out on JetStream what package plan decides.
+//
+// Each run is a document in a bucket: its state, and the commands that its last
+// change brought and that may not have been carried out yet. Whoever has an input
+// for a run (a client that submits, a worker that starts or finishes, the planner
+// for what runs tell each other) decides about it with the document at hand and
+// writes both in one compare-and-set; then it carries the commands out, each
+// with a message id, and only then acknowledges what brought the input. So an
+// input that was acknowledged is never lost, and one that comes twice is decided
+// twice, which changes nothing.
+//
+// Who is cut off between the write and its commands leaves them in the document.
+// The same input brings them up again when it is delivered again; all others are
+// found when an engine is run, among the documents that changed last.
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
+	"github.com/dfaf701a/nestor/internal/plan"
+)
+
+// Log is where the events of plan's decisions go.
+type Log interface {
+	// Once appends events of one run. A second call with the same id within ten
+	// minutes appends nothing.
+	Once(ctx context.Context, id string, events ...nestor.Event) error
+}
+
+// Options are those of an Engine. The zero value works.
+type Options struct {
+	// Name names this process to others; empty means a random name.
+	Name string
+	// Lease is how long a worker may give no sign of life before its run is
+	// given to another; zero means 10 s.
+	Lease time.Duration
+	// Sole says that no other process works on this broker, now or since this
+	// one has begun: what was interrupted goes on at once, not a lease later.
+	Sole bool
+	// Ended tells how a run ended that is not in the broker any more; nil means
+	// that nobody knows.
+	Ended func(ctx context.Context, id nestor.ID) (nestor.State, bool)
+	// Limits are those of roots that set none; zero means
+	// nestor.DefaultLimits.
+	Limits nestor.Limits
+}
+
+// Engine submits tasks and works on them. Its methods may be called from any
+// goroutine.
+type Engine struct {
+	b    *broker.Broker
+	js   jetstream.JetStream
+	log  Log
+	opts Options
+	runs jetstream.KeyValue
+
+	mu    sync.Mutex           // guards what follows
+	known map[nestor.ID]*entry // documents that this process wrote, of runs that have not ended
+}
+
+// New returns an engine on b. It starts nothing; [Engine.Run] must run for
+// anything to happen.
+func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine, error) {
+	if opts.Name == "" {
+		opts.Name = rand.Text()[:8]
+	}
+	if opts.Lease == 0 {
+		opts.Lease = 10 * time.Second
+	}
+	opts.Limits = opts.Limits.Or(nestor.DefaultLimits())
+	runs, err := b.JetStream().KeyValue(ctx, broker.Runs)
+	if err != nil {
+		return nil, fmt.Errorf("opening the documents of runs: %w", b.Explain(err))
+	}
+	return &Engine{b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{}}, nil
+}
+
+// Submission says what is submitted, and by whom.
+type Submission struct {
+	Task nestor.Task
+	// Key makes it idempotent: a second submission with the same key, below the
+	// same parent, returns the first one's run. Empty means none.
+	Key string
+	// Parent is the run that asks for a child, and Fence that of its attempt.
+	// Empty makes a root.
+	Parent nestor.ID
+	Fence  uint64
+	Spent  float64 // by that attempt so far, in USD
+}
+
+// maxTask is how large a task may be: a document must hold it, and more.
+const maxTask = broker.MaxDocument / 2
+
+// Submit makes a run and returns its id when it will be run whatever happens.
+// A child that goes beyond a limit of its parent is refused with a
+// *nestor.LimitError.
+func (e *Engine) Submit(ctx context.Context, s Submission) (nestor.ID, error) {
+	if err := s.Task.Check(); err != nil {
+		return "", fmt.Errorf("task of agent %q: %w", s.Task.Agent, err)
+	}
+	if size := len(s.Task.Input) + len(s.Task.Schema) + len(s.Task.Data); size > maxTask {
+		return "", fmt.Errorf("task of agent %q: %d bytes of input, schema and data: %d are possible; put more into a file", s.Task.Agent, size, maxTask)
+	}
+	id := nestor.NewID(time.Now())
+	if s.Key != "" {
+		var err error
+		if id, err = e.claim(ctx, string(s.Parent)+"\n"+s.Key, id); err != nil {
+			return "", err
+		}
+	}
+	if s.Parent != "" {
+		_, err := e.apply(ctx, s.Parent, plan.Spawn{Fence: s.Fence, Child: id, Key: s.Key, Task: s.Task, Spent: s.Spent})
+		if err != nil {
+			return "", fmt.Errorf("starting a child of run %s: %w", s.Parent, err)
+		}
+		return id, nil
+	}
+	for _, after := range s.Task.After {
+		if _, err := e.Get(ctx, after); err != nil && !e.endedBefore(ctx, after) {
+			return "", fmt.Errorf("task of agent %q: after %s: %w", s.Task.Agent, after, err)
+		}
+	}
+	s.Task.Limits = s.Task.Limits.Or(e.opts.Limits)
+	if _, err := e.apply(ctx, id, plan.Submit{ID: id, Key: s.Key, Task: s.Task}); err != nil {
+		return "", fmt.Errorf("submitting a task of agent %q: %w", s.Task.Agent, err)
+	}
+	return id, nil
+}
+
+func (e *Engine) endedBefore(ctx context.Context, id nestor.ID) bool {
+	if e.opts.Ended == nil {
+		return false
+	}
+	_, ok := e.opts.Ended(ctx, id)
+	return ok
+}
+
+// claim returns the id of whoever had the key first.
+func (e *Engine) claim(ctx context.Context, key string, id nestor.ID) (nestor.ID, error) {
+	name := keyName(key)
+	for {
+		_, err := e.runs.Create(ctx, name, []byte(id))
+		if err == nil {
+			return id, nil
+		}
+		if !errors.Is(err, jetstream.ErrKeyExists) {
+			return "", fmt.Errorf("claiming a key: %w", e.b.Explain(err))
+		}
+		first, err := e.runs.Get(ctx, name)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			continue // it was forgotten in between
+		}
+		if err != nil {
+			return "", fmt.Errorf("claiming a key: %w", e.b.Explain(err))
+		}
+		return nestor.ParseID(string(first.Value()))
+	}
+}
+
+func keyName(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return "key." + hex.EncodeToString(sum[:])
+}
+
+// Get returns the run as it stands. It fails with nestor.ErrRunNotFound if it is
+// not in the broker, or not any more.
+func (e *Engine) Get(ctx context.Context, id nestor.ID) (plan.Run, error) {
+	entry, err := e.load(ctx, id)
+	if err != nil {
+		return plan.Run{}, err
+	}
+	if entry.doc.Run.State == "" {
+		return plan.Run{}, fmt.Errorf("run %s: %w", id, nestor.ErrRunNotFound)
+	}
+	return entry.doc.Run, nil
+}
+
+// Wait waits until the run has ended and returns it. If ctx ends first it returns
+// the cause. A run that was told of but is not there yet is waited for too.
+func (e *Engine) Wait(ctx context.Context, id nestor.ID) (plan.Run, error) {
+	return e.until(ctx, id, func(r plan.Run) bool { return r.State.Ended() })
+}
+
+// until waits until a run is as done wants it.
+func (e *Engine) until(ctx context.Context, id nestor.ID, done func(plan.Run) bool) (plan.Run, error) {
+	if _, err := nestor.ParseID(string(id)); err != nil {
+		return plan.Run{}, err
+	}
+	changed, stop, err := e.changes(id)
+	if err != nil {
+		return plan.Run{}, err
+	}
+	defer stop()
+	look := time.NewTicker(e.opts.Lease / 2) // should a notice be lost
+	defer look.Stop()
+	for {
+		r, err := e.Get(ctx, id)
+		if err == nil && done(r) {
+			return r, nil
+		}
+		if err != nil && !errors.Is(err, nestor.ErrRunNotFound) && ctx.Err() == nil {
+			return plan.Run{}, err
+		}
+		select {
+		case <-changed:
+		case <-look.C:
+		case <-ctx.Done():
+			return plan.Run{}, context.Cause(ctx)
+		}
+	}
+}
+
+// Cancel has a run end, what is below it first; with now without waiting for
+// that. It returns when that is decided, not when it has ended.
+func (e *Engine) Cancel(ctx context.Context, id nestor.ID, cause nestor.Cause, now bool) error {
+	if cause.Kind == "" {
+		cause.Kind = nestor.Stopped
+	}
+	if cause.Run == "" {
+		cause.Run = id
+	}
+	_, err := e.apply(ctx, id, plan.Cancel{Cause: cause, Now: now})
+	if err != nil {
+		return fmt.Errorf("cancelling run %s: %w", id, err)
+	}
+	return nil
+}
+
+// Answer answers a question of a run. The first answer counts.
+func (e *Engine) Answer(ctx context.Context, id nestor.ID, answer nestor.Answer) error {
+	if _, err := e.apply(ctx, id, plan.AnswerAsk{Answer: answer}); err != nil {
+		return fmt.Errorf("answering %q of run %s: %w", answer.AskID, id, err)
+	}
+	return nil
+}

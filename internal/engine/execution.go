@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
+	"github.com/dfaf701a/nestor/internal/plan"
+)
+
+// Execution is an attempt of a run, for whoever executes it. Its methods may be
+// called from any goroutine. They fail with nestor.ErrStale once another attempt
+// has taken the run over.
+type Execution struct {
+	e    *Engine
+	id   nestor.ID
+	slot Slot
+	msg  jetstream.Msg
+
+	mu      sync.Mutex // guards what follows
+	run     plan.Run
+	fence   uint64
+	over    bool          // its result is known
+	changed chan struct{} // closed and replaced when run changes
+}
+
+func (x *Execution) begin(run plan.Run) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.run, x.fence, x.changed = run, run.Fence, make(chan struct{})
+}
+
+func (x *Execution) update(run plan.Run) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.run = run
+	close(x.changed)
+	x.changed = make(chan struct{})
+}
+
+// Run returns the run as it was seen last.
+func (x *Execution) Run() plan.Run {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.run
+}
+
+// Fence returns that of this attempt.
+func (x *Execution) Fence() uint64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.fence
+}
+
+func (x *Execution) ended() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.over
+}
+
+// Spawn starts a child. See [Engine.Submit].
+func (x *Execution) Spawn(ctx context.Context, task nestor.Task, key string, spent float64) (nestor.ID, error) {
+	return x.e.Submit(ctx, Submission{Task: task, Key: key, Parent: x.id, Fence: x.Fence(), Spent: spent})
+}
+
+// Await waits until all of the runs have ended and returns them in that order.
+// The slot is lent while it waits.
+func (x *Execution) Await(ctx context.Context, runs ...nestor.ID) ([]plan.Run, error) {
+	wait := nestor.Wait{For: nestor.ForChildren, Runs: runs}
+	var ended []plan.Run
+	err := x.lend(ctx, wait, func() error {
+		for _, id := range runs {
+			run, err := x.e.Wait(ctx, id)
+			if err != nil {
+				return err
+			}
+			ended = append(ended, run)
+		}
+		return nil
+	})
+	return ended, err
+}
+
+// lend lets others use the slot while f waits.
+func (x *Execution) lend(ctx context.Context, wait nestor.Wait, f func() error) error {
+	if err := x.Report(ctx, &wait, 0); err != nil {
+		return err
+	}
+	x.slot.Lend()
+	err := f()
+	if back := x.slot.Reclaim(ctx); back != nil {
+		return errors.Join(err, back)
+	}
+	if err != nil {
+		return err
+	}
+	return x.Report(ctx, nil, 0)
+}
+
+// Ask asks a person and waits for the answer, without a slot. A question with the
+// id of one that was answered before, also to another attempt, is not asked
+// again.
+func (x *Execution) Ask(ctx context.Context, ask nestor.Ask) (*nestor.Answer, error) {
+	if _, err := x.e.apply(ctx, x.id, plan.AskPerson{Fence: x.Fence(), Ask: ask}); err != nil {
+		return nil, fmt.Errorf("asking %q in run %s: %w", ask.AskID, x.id, err)
+	}
+	answered := func(run plan.Run) bool {
+		q := run.Asks[ask.AskID]
+		return q != nil && q.Answer != nil
+	}
+	x.slot.Lend()
+	run, err := x.e.until(ctx, x.id, func(run plan.Run) bool { return answered(run) || run.State.Ended() })
+	if back := x.slot.Reclaim(ctx); back != nil {
+		return nil, errors.Join(err, back)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !answered(run) {
+		return nil, fmt.Errorf("asking %q in run %s: %w", ask.AskID, x.id, nestor.ErrEnded)
+	}
+	return run.Asks[ask.AskID].Answer, nil
+}
+
+// Report says what the attempt waits for, nil if it works, and what it has spent
+// so far in USD.
+func (x *Execution) Report(ctx context.Context, wait *nestor.Wait, spent float64) error {
+	if _, err := x.e.apply(ctx, x.id, plan.Report{Fence: x.Fence(), Wait: wait, Spent: spent}); err != nil {
+		return fmt.Errorf("run %s: %w", x.id, err)
+	}
+	return nil
+}
+
+// execute calls do. A panic in it is a result.
+func (x *Execution) execute(ctx context.Context, do func(context.Context, *Execution) nestor.Result) (result nestor.Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			result = nestor.Result{Status: nestor.Error, Error: &nestor.Failure{
+				Kind: nestor.Internal, Message: fmt.Sprintf("panic: %v\n%s", p, debug.Stack()),
+			}}
+		}
+	}()
+	return do(ctx, x)
+}
+
+// maxOutput is how many bytes of an output a document holds.
+const maxOutput = broker.MaxDocument / 8
+
+// persistence is how long the end of an attempt is tried to be written, in
+// leases: somebody else has it after one.
+const persistence = 3
+
+// end says how the attempt ended, or gives it back, and acknowledges its
+// message. One that another attempt has taken over does neither: an
+// acknowledgement would be taken for the other's.
+func (x *Execution) end(ctx context.Context, result nestor.Result) {
+	x.mu.Lock()
+	x.over = true
+	x.mu.Unlock()
+	cause := context.Cause(ctx)
+	if errors.Is(cause, nestor.ErrStale) || errors.Is(cause, ErrCutOff) {
+		return
+	}
+	if len(result.Output) > maxOutput {
+		result.Output, result.Truncated = strings.ToValidUTF8(result.Output[:maxOutput], ""), true
+	}
+	var in plan.Input = plan.Finish{Fence: x.Fence(), Result: result}
+	if errors.Is(cause, ErrShutdown) && result.Status != nestor.Success {
+		in = plan.Release{Fence: x.Fence()}
+	}
+	trying, stop := context.WithTimeout(context.WithoutCancel(ctx), persistence*x.e.opts.Lease)
+	defer stop()
+	for {
+		_, err := x.e.apply(trying, x.id, in)
+		switch {
+		case errors.Is(err, nestor.ErrStale):
+			return
+		case settled(err) == nil:
+			if _, released := in.(plan.Release); released {
+				x.msg.Nak()
+			} else {
+				x.msg.Ack()
+			}
+			return
+		}
+		select {
+		case <-time.After(x.e.opts.Lease / 10):
+		case <-trying.Done():
+			return // the message comes again, here or elsewhere
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
+	"github.com/dfaf701a/nestor/internal/engine"
+	"github.com/dfaf701a/nestor/internal/plan"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bound is how long anything in a test may take.
+const bound = 30 * time.Second
+
+func within(t testing.TB) context.Context {
+	ctx, stop := context.WithTimeout(t.Context(), bound)
+	t.Cleanup(stop)
+	return ctx
+}
+
+// records is a log that lives in memory.
+type records struct {
+	mu     sync.Mutex // guards what follows
+	seen   map[string]bool
+	events []nestor.Event
+}
+
+func (r *records) Once(_ context.Context, id string, events ...nestor.Event) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen == nil {
+		r.seen = map[string]bool{}
+	}
+	if !r.seen[id] {
+		r.seen[id] = true
+		r.events = append(r.events, events...)
+	}
+	return nil
+}
+
+func (r *records) of(id nestor.ID) (list []nestor.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.events {
+		if e.Head().Run == id {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// slots are a number of slots that can be lent.
+type slots chan struct{}
+
+func (s slots) Acquire(ctx context.Context) (engine.Slot, error) {
+	select {
+	case s <- struct{}{}:
+		return &slot{s: s, has: true}, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+type slot struct {
+	s   slots
+	mu  sync.Mutex
+	has bool
+}
+
+func (s *slot) Claim(context.Context, nestor.ID, nestor.Task) error { return nil }
+
+func (s *slot) Release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.has {
+		s.has = false
+		<-s.s
+	}
+}
+
+func (s *slot) Lend() { s.Release() }
+
+func (s *slot) Reclaim(ctx context.Context) error {
+	select {
+	case s.s <- struct{}{}:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.has = true
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// node is a process of ours: an engine on a broker.
+type node struct {
+	*engine.Engine
+	log    *records
+	broker *broker.Broker
+	stop   func() // ends it, as a shutdown would
+}
+
+// open starts an engine on b, which works with n slots, zero for none. It is
+// stopped when the test ends, if not before.
+func open(t testing.TB, b *broker.Broker, opts engine.Options, n int, execute func(context.Context, *engine.Execution) nestor.Result, labels ...string) *node {
+	t.Helper()
+	log := &records{}
+	e, err := engine.New(within(t), b, log, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := e.Run(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("planning: %v", err)
+		}
+	})
+	if n > 0 {
+		all.Go(func() {
+			err := e.Work(ctx, engine.Worker{Slots: make(slots, n), Labels: labels, Execute: execute})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("working: %v", err)
+			}
+		})
+	}
+	x := &node{Engine: e, log: log, broker: b, stop: sync.OnceFunc(func() { cancel(); all.Wait() })}
+	t.Cleanup(x.stop)
+	return x
+}
+
+// embedded opens a broker in a folder.
+func embedded(t testing.TB, dir string) *broker.Broker {
+	t.Helper()
+	b, err := broker.Open(within(t), broker.Options{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func success(output string) nestor.Result {
+	return nestor.Result{Status: nestor.Success, Output: output}
+}
+
+func failure(kind nestor.Kind) nestor.Result {
+	return nestor.Result{Status: nestor.Error, Error: &nestor.Failure{Kind: kind, Message: "made to fail"}}
+}
+
+func (n *node) submit(t testing.TB, task nestor.Task) nestor.ID {
+	t.Helper()
+	id, err := n.Submit(within(t), engine.Submission{Task: task})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func (n *node) wait(t testing.TB, id nestor.ID) plan.Run {
+	t.Helper()
+	run, err := n.Wait(within(t), id)
+	if err != nil {
+		run, _ := n.Get(context.Background(), id)
+		t.Fatalf("waiting for %s: %v; it is %s, %+v", id, err, run.State, run.Wait)
+	}
+	return run
+}

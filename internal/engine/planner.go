@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
+	"github.com/dfaf701a/nestor/internal/plan"
+)
+
+const (
+	planners    = 8                // inputs that are decided about at once
+	plannerWait = 30 * time.Second // until an input is given to another process
+	pullWait    = 5 * time.Second  // how long one request for a message lasts
+	retryAfter  = time.Second      // until an input that could not be handled is tried again
+)
+
+// Run decides about what runs tell each other and about times that come, and
+// carries out what was left undone, until ctx ends. Every process that may be the
+// last one standing runs it.
+func (e *Engine) Run(ctx context.Context) error {
+	orch, err := e.consumer(ctx, broker.Orch, jetstream.ConsumerConfig{Durable: "planner", AckPolicy: jetstream.AckExplicitPolicy, AckWait: plannerWait, MaxAckPending: -1})
+	if err != nil {
+		return err
+	}
+	timers, err := e.consumer(ctx, broker.Tasks, jetstream.ConsumerConfig{
+		Durable: "timers", FilterSubject: broker.TaskSubject + timerTask + "*", AckPolicy: jetstream.AckExplicitPolicy, AckWait: plannerWait, MaxAckPending: -1,
+	})
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return e.repair(ctx) })
+	for range planners {
+		g.Go(func() error { return e.handle(ctx, orch, e.told) })
+	}
+	g.Go(func() error { return e.handle(ctx, timers, e.timed) })
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// consumer makes a consumer, or takes the one that is there.
+func (e *Engine) consumer(ctx context.Context, stream string, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	c, err := e.js.CreateOrUpdateConsumer(ctx, stream, config)
+	if err != nil {
+		return nil, fmt.Errorf("consumer %s of stream %s: %w", config.Durable, stream, e.b.Explain(err))
+	}
+	return c, nil
+}
+
+// handle gives each message of a consumer to do, until ctx ends. What could not
+// be done comes again.
+func (e *Engine) handle(ctx context.Context, c jetstream.Consumer, do func(context.Context, jetstream.Msg) error) error {
+	for ctx.Err() == nil {
+		msg, err := e.pull(ctx, c, pullWait)
+		if err != nil {
+			return err
+		}
+		if msg == nil {
+			continue
+		}
+		switch err := do(ctx, msg); {
+		case err == nil:
+			msg.Ack()
+		case ctx.Err() != nil:
+			return nil
+		default:
+			msg.NakWithDelay(retryAfter)
+		}
+	}
+	return nil
+}
+
+// pull waits for a message of c, nil if there is none for that long. It fails
+// only if there never will be one.
+func (e *Engine) pull(ctx context.Context, c jetstream.Consumer, wait time.Duration) (jetstream.Msg, error) {
+	waiting, stop := context.WithTimeout(ctx, wait)
+	defer stop()
+	msg, err := c.Next(jetstream.FetchContext(waiting))
+	switch {
+	case err == nil:
+		return msg, nil
+	case ctx.Err() != nil || waiting.Err() != nil:
+		return nil, nil
+	case e.b.Conn().IsClosed():
+		return nil, fmt.Errorf("the broker is closed: %w", err)
+	}
+	// The server is away, or has no leader: look again, not at once.
+	select {
+	case <-time.After(100 * time.Millisecond):
+	case <-ctx.Done():
+	}
+	return nil, nil
+}
+
+// told gives a run what another one tells it.
+func (e *Engine) told(ctx context.Context, msg jetstream.Msg) error {
+	id := nestor.ID(strings.TrimPrefix(msg.Subject(), broker.OrchSubject))
+	in, err := plan.DecodeInput(msg.Data())
+	if err != nil {
+		return err // of a newer version, which may have a process here
+	}
+	if watch, ok := in.(plan.Watch); ok && e.opts.Ended != nil {
+		if en, err := e.load(ctx, id); err == nil && en.revision == 0 {
+			if state, ended := e.opts.Ended(ctx, id); ended {
+				_, err := e.apply(ctx, watch.By, plan.RunEnded{Run: id, Status: state})
+				return settled(err)
+			}
+		}
+	}
+	_, err = e.apply(ctx, id, in)
+	return settled(err)
+}
+
+// timed gives a run a time that has come.
+func (e *Engine) timed(ctx context.Context, msg jetstream.Msg) error {
+	var task taskData
+	if err := json.Unmarshal(msg.Data(), &task); err != nil {
+		return nil // not ours
+	}
+	_, err := e.apply(ctx, task.Run, plan.Timer{})
+	return settled(err)
+}
+
+// settled drops an error that says that an input changes nothing: it was heard.
+func settled(err error) error {
+	for _, heard := range []error{nestor.ErrEnded, nestor.ErrRunNotFound, nestor.ErrStale, plan.ErrAncestor} {
+		if errors.Is(err, heard) {
+			return nil
+		}
+	}
+	return err
+}
+
+// recent is how far back from the last change documents are looked at for
+// commands that were not carried out. A command follows its write at once, so
+// what is older was carried out, or its process has been away for longer.
+const recent = 10 * time.Minute
+
+// repair carries out the commands of the documents that changed last.
+func (e *Engine) repair(ctx context.Context) error {
+	stream, err := e.js.Stream(ctx, "KV_"+broker.Runs)
+	if err != nil {
+		return fmt.Errorf("stream of %s: %w", broker.Runs, e.b.Explain(err))
+	}
+	last := stream.CachedInfo().State.LastTime
+	if last.IsZero() {
+		return nil
+	}
+	watch, err := e.runs.WatchFiltered(ctx, []string{"run.*"}, jetstream.MetaOnly(), jetstream.IgnoreDeletes())
+	if err != nil {
+		return fmt.Errorf("looking for what was left undone: %w", e.b.Explain(err))
+	}
+	defer watch.Stop()
+	for {
+		select {
+		case kv := <-watch.Updates():
+			if kv == nil {
+				return nil // that was all
+			}
+			if kv.Created().Before(last.Add(-recent)) {
+				continue
+			}
+			id := nestor.ID(strings.TrimPrefix(kv.Key(), "run."))
+			if e.recall(id) != nil {
+				continue // this process is at it
+			}
+			en, err := e.load(ctx, id)
+			if err == nil && len(en.doc.Outbox) > 0 {
+				err = e.send(ctx, id, en.doc)
+			}
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
+	"github.com/dfaf701a/nestor/internal/plan"
+)
+
+// Slots say how much is worked on at once.
+type Slots interface {
+	// Acquire waits until one more task may be taken.
+	Acquire(ctx context.Context) (Slot, error)
+}
+
+// Slot is the right to work on a task.
+type Slot interface {
+	// Claim is told which task it is for, and waits until such a task may run.
+	Claim(ctx context.Context, root nestor.ID, task nestor.Task) error
+	// Lend lets others use the slot until Reclaim returns.
+	Lend()
+	Reclaim(ctx context.Context) error
+	Release()
+}
+
+// Worker is who works.
+type Worker struct {
+	Slots Slots
+	// Labels are those of the tasks that it takes besides the ones without.
+	Labels []string
+	// Execute does what a task wants. Its context ends when the run is to end,
+	// with a *nestor.Cause or the reason why the worker must let go of it; it
+	// then returns soon, with what there is. Its panic is an error of the run.
+	Execute func(context.Context, *Execution) nestor.Result
+}
+
+// Reasons why an execution's context ends, besides a *nestor.Cause.
+var (
+	// ErrShutdown says that the worker ends. The run goes on elsewhere, or here
+	// later.
+	ErrShutdown = errors.New("the worker is shutting down")
+	// ErrCutOff says that the broker could not be reached for a whole lease.
+	ErrCutOff = errors.New("the broker cannot be reached")
+)
+
+// Work takes tasks and executes them until ctx ends, and returns when all that
+// it executes has let go.
+func (e *Engine) Work(ctx context.Context, w Worker) error {
+	queues, err := e.queues(ctx, w.Labels)
+	if err != nil {
+		return err
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	for {
+		slot, err := w.Slots.Acquire(ctx)
+		if err != nil {
+			return context.Cause(ctx)
+		}
+		msg, err := e.next(ctx, queues)
+		if err != nil || msg == nil {
+			slot.Release()
+			if err == nil {
+				err = context.Cause(ctx)
+			}
+			return err
+		}
+		all.Go(func() {
+			defer slot.Release()
+			e.attempt(ctx, w, slot, msg)
+		})
+	}
+}
+
+// queues returns the queues of tasks that a worker takes, the most urgent first.
+func (e *Engine) queues(ctx context.Context, labels []string) (list []jetstream.Consumer, err error) {
+	for _, priority := range nestor.Priorities() {
+		for _, label := range append([]string{""}, labels...) {
+			task := nestor.Task{Label: label, Priority: priority}
+			if err := task.Check(); err != nil {
+				return nil, fmt.Errorf("worker: %w", err)
+			}
+			if label == "" {
+				label = "any"
+			} else {
+				label = "label-" + label
+			}
+			name := "tasks-" + label + "-" + string(priority)
+			if e.opts.Sole {
+				// What was delivered before this process began is delivered again at
+				// once by a new consumer: in a work queue all that is there is unfinished.
+				if err := e.js.DeleteConsumer(ctx, broker.Tasks, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+					return nil, fmt.Errorf("consumer %s: %w", name, e.b.Explain(err))
+				}
+			}
+			c, err := e.consumer(ctx, broker.Tasks, jetstream.ConsumerConfig{
+				Durable: name, FilterSubject: taskSubject(task), AckPolicy: jetstream.AckExplicitPolicy, AckWait: e.opts.Lease, MaxAckPending: -1,
+			})
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, c)
+		}
+	}
+	return list, nil
+}
+
+// next waits for a task: the most urgent one if there are several. It returns nil
+// when ctx ends.
+func (e *Engine) next(ctx context.Context, queues []jetstream.Consumer) (jetstream.Msg, error) {
+	for ctx.Err() == nil {
+		for _, q := range queues {
+			batch, err := q.FetchNoWait(1)
+			if err != nil {
+				break // waiting will tell
+			}
+			for msg := range batch.Messages() {
+				return msg, nil
+			}
+		}
+		msg, err := e.any(ctx, queues)
+		if msg != nil || err != nil {
+			return msg, err
+		}
+	}
+	return nil, nil
+}
+
+// any waits until one of the queues has a task, for a while. What others give in
+// the same moment is given back.
+func (e *Engine) any(ctx context.Context, queues []jetstream.Consumer) (first jetstream.Msg, failure error) {
+	waiting, stop := context.WithTimeout(ctx, pullWait)
+	defer stop()
+	var mu sync.Mutex // guards first and failure
+	var all sync.WaitGroup
+	for _, q := range queues {
+		all.Go(func() {
+			msg, err := e.pull(waiting, q, pullWait)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				failure = err
+			case msg == nil:
+				return
+			case first == nil:
+				first = msg
+			default:
+				msg.Nak()
+				return
+			}
+			stop()
+		})
+	}
+	all.Wait()
+	if first != nil {
+		return first, nil
+	}
+	return nil, failure
+}
+
+// attempt has one delivered task executed, unless there is nothing to do.
+func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg jetstream.Msg) {
+	var task taskData
+	meta, err := msg.Metadata()
+	if err != nil || json.Unmarshal(msg.Data(), &task) != nil {
+		msg.Term() // not ours
+		return
+	}
+	x := &Execution{e: e, id: task.Run, slot: slot, msg: msg}
+	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	defer context.AfterFunc(ctx, func() { stop(ErrShutdown) })()
+	beating, still := context.WithCancel(context.WithoutCancel(ctx)) // until the end is written
+	var beat sync.WaitGroup
+	defer beat.Wait()
+	defer still()
+	beat.Go(func() { x.beat(beating, stop) })
+
+	if run, err := e.Get(work, task.Run); err == nil && slot.Claim(work, run.Root, run.Task) != nil {
+		msg.Nak()
+		return
+	}
+	delivery := rand.Text()
+	run, err := e.apply(work, task.Run, plan.Start{Attempt: task.Attempt, Worker: e.opts.Name, Message: meta.Sequence.Stream, Delivery: delivery})
+	if err != nil || run.Delivery != delivery {
+		if settled(err) == nil {
+			msg.Ack() // there is nothing to do
+		} else {
+			msg.NakWithDelay(retryAfter)
+		}
+		return
+	}
+	x.begin(run)
+	result := x.execute(work, w.Execute)
+	x.end(work, result)
+}
+
+// beat says that the task is being worked on, and looks whether it still is to
+// be, until ctx ends.
+func (x *Execution) beat(ctx context.Context, stop context.CancelCauseFunc) {
+	changed, unwatch, err := x.e.changes(x.id)
+	if err != nil {
+		stop(err)
+		return
+	}
+	defer unwatch()
+	lease := x.e.opts.Lease
+	tick := time.NewTicker(lease / 3)
+	defer tick.Stop()
+	heard := time.Now() // when the broker was last known to know
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-tick.C:
+			if x.msg.InProgress() == nil && x.e.reachable(ctx, lease/3) {
+				heard = time.Now()
+			} else if time.Since(heard) > lease {
+				stop(ErrCutOff)
+				return
+			}
+		}
+		x.look(ctx, stop)
+	}
+}
+
+// reachable tells whether the broker answers within that time.
+func (e *Engine) reachable(ctx context.Context, within time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return e.b.Conn().FlushWithContext(ctx) == nil
+}
+
+// look reads the run's document and draws the conclusions.
+func (x *Execution) look(ctx context.Context, stop context.CancelCauseFunc) {
+	fence := x.Fence()
+	if fence == 0 {
+		return // it has not begun
+	}
+	en, err := x.e.load(ctx, x.id)
+	if err != nil {
+		return // the next look will tell
+	}
+	run := en.doc.Run
+	switch {
+	case run.Fence != fence || run.Worker == "" && !x.ended():
+		stop(nestor.ErrStale)
+	case run.Stop:
+		stop(run.Cancel)
+	default:
+		x.update(run)
+	}
+}
