@@ -74,7 +74,11 @@ func (e *Engine) load(ctx context.Context, id nestor.ID) (*entry, error) {
 	if _, err := nestor.ParseID(string(id)); err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	kv, err := e.runs.Get(ctx, docName(id))
+	for err != nil && e.patient(ctx, began, err) {
+		kv, err = e.runs.Get(ctx, docName(id))
+	}
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return &entry{}, nil
 	}
@@ -91,7 +95,7 @@ func (e *Engine) load(ctx context.Context, id nestor.ID) (*entry, error) {
 // apply gives an input to a run: it decides, writes, and carries the commands
 // out. It returns the run as it is then.
 func (e *Engine) apply(ctx context.Context, id nestor.ID, in plan.Input) (plan.Run, error) {
-	en := e.recall(id)
+	en, began := e.recall(id), time.Now()
 	for fresh := en == nil; ; fresh = true {
 		if fresh {
 			var err error
@@ -103,13 +107,48 @@ func (e *Engine) apply(ctx context.Context, id nestor.ID, in plan.Input) (plan.R
 		switch {
 		case err == nil:
 			return next.doc.Run, nil
-		case errors.Is(err, errConflict) || !fresh && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(err, errConflict) || !fresh && ctx.Err() == nil:
 			// Somebody else changed it, or what was refused may be outdated.
+			e.forget(id)
+		case e.patient(ctx, began, err):
 			e.forget(id)
 		default:
 			return en.doc.Run, err
 		}
 	}
+}
+
+// patience is how long a broker that is away is waited for.
+const patience = 30 * time.Second
+
+// patient waits a moment if err says that the broker is away, and tells whether
+// to try again. Nothing is done twice by that: inputs and messages have names.
+func (e *Engine) patient(ctx context.Context, began time.Time, err error) bool {
+	if ctx.Err() != nil || e.b.Conn().IsClosed() || time.Since(began) > patience || !isAway(err) {
+		return false
+	}
+	select {
+	case <-time.After(50 * time.Millisecond):
+		return true
+	case <-e.b.Failed():
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// isAway tells whether err is one of a server that cannot be reached, or of a
+// cluster without a leader.
+func isAway(err error) bool {
+	for _, away := range []error{
+		nats.ErrReconnectBufExceeded, nats.ErrConnectionReconnecting, nats.ErrDisconnected, nats.ErrTimeout, nats.ErrNoResponders,
+		jetstream.ErrNoStreamResponse, jetstream.ErrAsyncPublishTimeout, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, away) {
+			return true
+		}
+	}
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.Code == 503
 }
 
 var errConflict = errors.New("the document was changed by somebody else")
@@ -213,15 +252,41 @@ func (e *Engine) send(ctx context.Context, id nestor.ID, doc document) error {
 		}
 	}
 	for _, ack := range acks {
-		select {
-		case <-ack.Ok():
-		case err := <-ack.Err():
+		if err := e.acknowledged(ctx, ack); err != nil {
 			return fmt.Errorf("run %s: publishing on %s: %w", id, ack.Msg().Subject, e.b.Explain(err))
-		case <-ctx.Done():
-			return context.Cause(ctx)
 		}
 	}
 	return nil
+}
+
+// duplicateInProcess is the error of a cluster that is storing the same message
+// for somebody else. Seen in 2.15.2; the client has no name for it.
+const duplicateInProcess jetstream.ErrorCode = 10158
+
+// acknowledged waits until a message is stored.
+func (e *Engine) acknowledged(ctx context.Context, ack jetstream.PubAckFuture) error {
+	for {
+		select {
+		case <-ack.Ok():
+			return nil
+		case err := <-ack.Err():
+			if api, ok := errors.AsType[*jetstream.APIError](err); !ok || api.ErrorCode != duplicateInProcess {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		// Whether the other succeeds is not known: say it again.
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		var err error
+		if ack, err = e.js.PublishMsgAsync(ack.Msg()); err != nil {
+			return err
+		}
+	}
 }
 
 // Subjects of the queues, behind those of the broker.

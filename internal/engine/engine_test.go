@@ -2,19 +2,614 @@ package engine_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
 	"github.com/dfaf701a/nestor/internal/engine"
 )
 
-func TestFirst(t *testing.T) {
-	b := embedded(t, t.TempDir())
-	n := open(t, b, engine.Options{Sole: true}, 2, func(_ context.Context, x *engine.Execution) nestor.Result {
-		return success("did " + x.Run().Task.Input)
+// The contract of the engine. Every test runs on each shape of the broker.
+func TestEngine(t *testing.T) {
+	t.Run("embedded", func(t *testing.T) {
+		for _, test := range contract {
+			t.Run(test.name, func(t *testing.T) { test.run(t, &shape{t: t, b: embedded(t, t.TempDir())}) })
+		}
 	})
-	id := n.submit(t, nestor.Task{Input: "this"})
-	if run := n.wait(t, id); run.State != nestor.Success || run.Result.Output != "did this" {
+	t.Run("process", func(t *testing.T) {
+		s := alone(t)
+		for _, test := range contract {
+			t.Run(test.name, func(t *testing.T) { test.run(t, s) })
+		}
+	})
+	t.Run("cluster", func(t *testing.T) {
+		s := cluster(t)
+		for _, test := range contract {
+			t.Run(test.name, func(t *testing.T) { test.run(t, s) })
+		}
+	})
+}
+
+var contract = []struct {
+	name string
+	run  func(*testing.T, *shape)
+}{
+	{"a task is run once and its result is known", onceAndForAll},
+	{"submits with the same key are one", sameKey},
+	{"a run starts after what it comes after", dependencies},
+	{"a dependency that fails ends what comes after it", failedDependency},
+	{"trees deeper than the slots end", deepTree},
+	{"limits refuse children, with what is left", refusedChildren},
+	{"connection failures are tried again, others are not", retries},
+	{"a panic is an error of the run", panics},
+	{"cancel ends a run, what is below it first", cancelTree},
+	{"cancel ends what waits in the queue", cancelQueued},
+	{"cancel and the end at once make one end", cancelRace},
+	{"a deadline ends a run and all below it", deadline},
+	{"the urgent goes first", priorities},
+	{"labels choose the worker", labels},
+	{"small trees do not wait for large ones", fairness},
+	{"a question waits for its answer", asks},
+	{"a worker that ends gives back what it runs", handover},
+	{"bad tasks are refused with the reason", badTasks},
+	{"events tell the story once", events},
+}
+
+var short = engine.Options{Lease: 2 * time.Second}
+
+func onceAndForAll(t *testing.T, s *shape) {
+	var calls atomic.Int32
+	execute := func(_ context.Context, x *engine.Execution) nestor.Result {
+		calls.Add(1)
+		return success("did " + x.Run().Task.Input)
+	}
+	a, b := open(t, s.connect(t), short, 2, execute), open(t, s.connect(t), short, 2, execute)
+	var ids []nestor.ID
+	for i := range 20 {
+		ids = append(ids, a.submit(t, nestor.Task{Input: fmt.Sprint(i)}))
+	}
+	for i, id := range ids {
+		if run := b.wait(t, id); run.State != nestor.Success || run.Result.Output != fmt.Sprint("did ", i) || run.Fence != 1 {
+			t.Errorf("%d is %s, %+v, fence %d", i, run.State, run.Result, run.Fence)
+		}
+	}
+	if n := calls.Load(); n != 20 {
+		t.Errorf("20 tasks were executed %d times", n)
+	}
+}
+
+func sameKey(t *testing.T, s *shape) {
+	var calls atomic.Int32
+	n := open(t, s.connect(t), short, 4, func(context.Context, *engine.Execution) nestor.Result {
+		calls.Add(1)
+		return success("")
+	})
+	key := t.Name()
+	ids := make([]nestor.ID, 10)
+	var all sync.WaitGroup
+	for i := range ids {
+		all.Go(func() {
+			var err error
+			if ids[i], err = n.Submit(within(t), engine.Submission{Key: key}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	n.wait(t, ids[0])
+	again, err := n.Submit(within(t), engine.Submission{Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ids = slices.Compact(append(ids, again)); len(ids) != 1 || calls.Load() != 1 {
+		t.Errorf("they made %d runs, executed %d times", len(ids), calls.Load())
+	}
+}
+
+func dependencies(t *testing.T, s *shape) {
+	var mu sync.Mutex
+	var order []string
+	n := open(t, s.connect(t), short, 4, func(_ context.Context, x *engine.Execution) nestor.Result {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, x.Run().Task.Input)
+		return success("")
+	})
+	a := n.submit(t, nestor.Task{Input: "a"})
+	b := n.submit(t, nestor.Task{Input: "b", After: []nestor.ID{a}})
+	c := n.submit(t, nestor.Task{Input: "c", After: []nestor.ID{a, b}})
+	n.wait(t, c)
+	d := n.submit(t, nestor.Task{Input: "d", After: []nestor.ID{a, c}}) // which have ended
+	n.wait(t, d)
+	if got := strings.Join(order, ""); got != "abcd" {
+		t.Errorf("they were run as %s", got)
+	}
+	missing := nestor.NewID(time.Now())
+	if _, err := n.Submit(within(t), engine.Submission{Task: nestor.Task{After: []nestor.ID{missing}}}); !errors.Is(err, nestor.ErrRunNotFound) {
+		t.Errorf("a task after a run that is not there: %v", err)
+	}
+}
+
+func failedDependency(t *testing.T, s *shape) {
+	n := open(t, s.connect(t), short, 2, func(_ context.Context, x *engine.Execution) nestor.Result {
+		if x.Run().Task.Input == "fail" {
+			return failure(nestor.Provider)
+		}
+		return success("")
+	})
+	a := n.submit(t, nestor.Task{Input: "fail"})
+	b := n.submit(t, nestor.Task{After: []nestor.ID{a}})
+	c := n.submit(t, nestor.Task{After: []nestor.ID{b}})
+	d := n.submit(t, nestor.Task{After: []nestor.ID{c}, Despite: true})
+	if run := n.wait(t, c); run.State != nestor.Error || run.Result.Error.Kind != nestor.Dependency || run.Fence != 0 {
 		t.Errorf("it is %s, %+v", run.State, run.Result)
 	}
+	if run := n.wait(t, d); run.State != nestor.Success {
+		t.Errorf("what was to run despite it is %s", run.State)
+	}
+}
+
+// nest spawns as many levels of children as its input says, each by a parent
+// that waits.
+func nest(ctx context.Context, x *engine.Execution) nestor.Result {
+	if len(x.Run().Task.Input) == 0 {
+		return success("leaf")
+	}
+	id, err := x.Spawn(ctx, nestor.Task{Input: x.Run().Task.Input[1:]}, "", 0)
+	if err != nil {
+		return nestor.Result{Status: nestor.Error, Error: &nestor.Failure{Kind: nestor.Internal, Message: err.Error()}}
+	}
+	runs, err := x.Await(ctx, id)
+	if err != nil {
+		return nestor.Result{Status: nestor.Error, Error: &nestor.Failure{Kind: nestor.Internal, Message: err.Error()}}
+	}
+	return success(runs[0].Result.Output + "<")
+}
+
+func deepTree(t *testing.T, s *shape) {
+	n := open(t, s.connect(t), short, 1, nest)
+	id := n.submit(t, nestor.Task{Input: "12345", Limits: nestor.Limits{Depth: 5}})
+	if run := n.wait(t, id); run.State != nestor.Success || run.Result.Output != "leaf<<<<<" {
+		t.Errorf("it is %s, %+v", run.State, run.Result)
+	}
+}
+
+func refusedChildren(t *testing.T, s *shape) {
+	n := open(t, s.connect(t), short, 2, func(ctx context.Context, x *engine.Execution) nestor.Result {
+		if x.Run().Depth() > 0 {
+			<-ctx.Done()
+			return success("")
+		}
+		var refusals []string
+		for range 4 {
+			_, err := x.Spawn(ctx, nestor.Task{Limits: nestor.Limits{BudgetUSD: 0.4}}, "", 0)
+			if limit, ok := errors.AsType[*nestor.LimitError](err); ok {
+				refusals = append(refusals, limit.Limit)
+			} else if err != nil {
+				refusals = append(refusals, err.Error())
+			}
+		}
+		return success(strings.Join(refusals, " "))
+	})
+	id := n.submit(t, nestor.Task{Limits: nestor.Limits{BudgetUSD: 1, Children: 3}})
+	if run := n.wait(t, id); run.Result.Output != "budget budget" {
+		t.Errorf("the refusals are %q", run.Result.Output)
+	}
+}
+
+func retries(t *testing.T, s *shape) {
+	var calls atomic.Int32
+	n := open(t, s.connect(t), short, 2, func(_ context.Context, x *engine.Execution) nestor.Result {
+		switch {
+		case x.Run().Task.Input == "provider":
+			return failure(nestor.Provider)
+		case x.Run().Attempt < 3:
+			calls.Add(1)
+			return failure(nestor.Connection)
+		}
+		return success("at last")
+	})
+	id := n.submit(t, nestor.Task{Limits: nestor.Limits{Backoff: 50 * time.Millisecond}})
+	if run := n.wait(t, id); run.State != nestor.Success || run.Attempt != 3 || calls.Load() != 2 {
+		t.Errorf("it is %s after %d attempts", run.State, run.Attempt)
+	}
+	id = n.submit(t, nestor.Task{Input: "provider"})
+	if run := n.wait(t, id); run.State != nestor.Error || run.Attempt != 1 {
+		t.Errorf("it is %s after %d attempts", run.State, run.Attempt)
+	}
+}
+
+func panics(t *testing.T, s *shape) {
+	n := open(t, s.connect(t), short, 2, func(context.Context, *engine.Execution) nestor.Result { panic("ouch") })
+	id := n.submit(t, nestor.Task{})
+	if run := n.wait(t, id); run.State != nestor.Error || run.Result.Error.Kind != nestor.Internal || !strings.Contains(run.Result.Error.Message, "ouch") {
+		t.Errorf("it is %s, %+v", run.State, run.Result)
+	}
+}
+
+func cancelTree(t *testing.T, s *shape) {
+	began := make(chan nestor.ID, 10)
+	var mu sync.Mutex
+	var ended []int // depths, in the order of their ends
+	n := open(t, s.connect(t), short, 5, func(ctx context.Context, x *engine.Execution) nestor.Result {
+		depth := x.Run().Depth()
+		if depth < 2 {
+			if _, err := x.Spawn(ctx, nestor.Task{}, "", 0); err != nil {
+				return failure(nestor.Internal)
+			}
+		}
+		began <- x.Run().ID
+		<-ctx.Done()
+		mu.Lock()
+		defer mu.Unlock()
+		ended = append(ended, depth)
+		if cause, ok := errors.AsType[*nestor.Cause](context.Cause(ctx)); !ok || cause.By != "ada" {
+			t.Errorf("the cause is %v", context.Cause(ctx))
+		}
+		return nestor.Result{Status: nestor.Error, Output: "half"}
+	})
+	id := n.submit(t, nestor.Task{})
+	var all []nestor.ID
+	for range 3 {
+		all = append(all, <-began)
+	}
+	if err := n.Cancel(within(t), id, nestor.Cause{By: "ada", Reason: "enough"}, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range all {
+		if run := n.wait(t, id); run.State != nestor.Cancelled || run.Result.Output != "half" {
+			t.Errorf("it is %s, %+v", run.State, run.Result)
+		}
+	}
+	if !slices.Equal(ended, []int{2, 1, 0}) {
+		t.Errorf("they ended in the order of depth %v", ended)
+	}
+	if err := n.Cancel(within(t), id, nestor.Cause{}, false); !errors.Is(err, nestor.ErrEnded) {
+		t.Errorf("cancelling what has ended: %v", err)
+	}
+}
+
+func cancelQueued(t *testing.T, s *shape) {
+	client := open(t, s.connect(t), short, 0, nil)
+	a := client.submit(t, nestor.Task{})
+	b := client.submit(t, nestor.Task{After: []nestor.ID{a}})
+	for _, id := range []nestor.ID{b, a} {
+		if err := client.Cancel(within(t), id, nestor.Cause{By: "ada"}, false); err != nil {
+			t.Fatal(err)
+		}
+		if run := client.wait(t, id); run.State != nestor.Cancelled || run.Fence != 0 {
+			t.Errorf("it is %s", run.State)
+		}
+	}
+	// Whoever gets its message does nothing.
+	n := open(t, s.connect(t), short, 1, func(_ context.Context, x *engine.Execution) nestor.Result {
+		if x.Run().ID == a || x.Run().ID == b {
+			t.Error("a cancelled task was executed")
+		}
+		return success("")
+	})
+	n.wait(t, n.submit(t, nestor.Task{}))
+}
+
+func cancelRace(t *testing.T, s *shape) {
+	n := open(t, s.connect(t), short, 8, func(context.Context, *engine.Execution) nestor.Result { return success("") })
+	for range 20 {
+		id := n.submit(t, nestor.Task{})
+		err := n.Cancel(within(t), id, nestor.Cause{By: "ada"}, true)
+		if err != nil && !errors.Is(err, nestor.ErrEnded) {
+			t.Fatal(err)
+		}
+		run := n.wait(t, id)
+		if err != nil && run.State != nestor.Success {
+			t.Errorf("it ended before the cancel, and is %s", run.State)
+		}
+		ends := 0
+		for _, e := range n.log.of(id) {
+			if _, ok := e.(*nestor.ExecutionComplete); ok {
+				ends++
+			}
+		}
+		if ends != 1 {
+			t.Errorf("it ended %d times", ends)
+		}
+	}
+}
+
+func deadline(t *testing.T, s *shape) {
+	n := open(t, s.connect(t), short, 5, func(ctx context.Context, x *engine.Execution) nestor.Result {
+		if x.Run().Depth() < 2 {
+			if _, err := x.Spawn(ctx, nestor.Task{Limits: nestor.Limits{Timeout: time.Hour}}, "", 0); err != nil {
+				return failure(nestor.Internal)
+			}
+		}
+		<-ctx.Done()
+		return nestor.Result{Status: nestor.Error, Output: "half"}
+	})
+	id := n.submit(t, nestor.Task{Limits: nestor.Limits{Timeout: 500 * time.Millisecond}})
+	for id != "" {
+		run := n.wait(t, id)
+		if run.State != nestor.Partial || run.Result.Error.Kind != nestor.Timeout {
+			t.Errorf("at depth %d it is %s, %+v", run.Depth(), run.State, run.Result)
+		}
+		id = ""
+		for child := range run.Children {
+			id = child
+		}
+	}
+}
+
+func priorities(t *testing.T, s *shape) {
+	b := s.connect(t)
+	client := open(t, b, short, 0, nil)
+	var ids []nestor.ID
+	for _, p := range []nestor.Priority{nestor.Low, nestor.Normal, nestor.High, nestor.Low, "", nestor.High} {
+		ids = append(ids, client.submit(t, nestor.Task{Priority: p, Input: string(p)}))
+	}
+	var mu sync.Mutex
+	var order []string
+	open(t, b, short, 1, func(_ context.Context, x *engine.Execution) nestor.Result {
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, x.Run().Task.Input)
+		return success("")
+	})
+	for _, id := range ids {
+		client.wait(t, id)
+	}
+	if got := strings.Join(order, " "); got != "high high normal  low low" {
+		t.Errorf("they were run as %q", got)
+	}
+}
+
+func labels(t *testing.T, s *shape) {
+	who := func(name string) func(context.Context, *engine.Execution) nestor.Result {
+		return func(context.Context, *engine.Execution) nestor.Result { return success(name) }
+	}
+	plain := open(t, s.connect(t), short, 1, who("plain"))
+	open(t, s.connect(t), short, 1, who("gpu"), "gpu", "big-disk")
+	var ids []nestor.ID
+	for range 5 {
+		ids = append(ids, plain.submit(t, nestor.Task{Label: "gpu"}))
+	}
+	for _, id := range ids {
+		if run := plain.wait(t, id); run.Result.Output != "gpu" {
+			t.Errorf("a task for gpu was executed by %s", run.Result.Output)
+		}
+	}
+}
+
+// A tree that wants much can have no more in the queue than its limits allow, so
+// another's task comes soon.
+func fairness(t *testing.T, s *shape) {
+	var leaves atomic.Int32
+	gate := make(chan struct{})
+	n := open(t, s.connect(t), short, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
+		switch x.Run().Task.Input {
+		case "large":
+			var ids []nestor.ID
+			for range 100 {
+				id, err := x.Spawn(ctx, nestor.Task{Input: "leaf"}, "", 0)
+				if err != nil {
+					break
+				}
+				ids = append(ids, id)
+			}
+			close(gate)
+			if _, err := x.Await(ctx, ids...); err != nil {
+				return failure(nestor.Internal)
+			}
+		case "leaf":
+			leaves.Add(1)
+		case "small":
+			return success(fmt.Sprint(leaves.Load()))
+		}
+		return success("")
+	})
+	large := n.submit(t, nestor.Task{Input: "large", Limits: nestor.Limits{Children: 8}})
+	<-gate
+	small := n.wait(t, n.submit(t, nestor.Task{Input: "small"}))
+	n.wait(t, large)
+	var before int
+	fmt.Sscan(small.Result.Output, &before)
+	if before > 8 || leaves.Load() != 8 {
+		t.Errorf("it was run after %d leaves of %d", before, leaves.Load())
+	}
+}
+
+func asks(t *testing.T, s *shape) {
+	n := open(t, s.connect(t), short, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
+		if x.Run().Task.Input == "other" {
+			return success("")
+		}
+		answer, err := x.Ask(ctx, nestor.Ask{AskID: "q", Question: "may it?"})
+		if err != nil {
+			return failure(nestor.Internal)
+		}
+		return success(answer.Decision)
+	})
+	id := n.submit(t, nestor.Task{})
+	waits := func() bool {
+		run, err := n.Get(within(t), id)
+		return err == nil && run.Wait != nil && run.Wait.For == nestor.ForPerson
+	}
+	for !waits() {
+		if within(t).Err() != nil {
+			t.Fatal("it does not ask")
+		}
+	}
+	n.wait(t, n.submit(t, nestor.Task{Input: "other"})) // the slot is free
+	client := open(t, s.connect(t), short, 0, nil)
+	if err := client.Answer(within(t), id, nestor.Answer{AskID: "q", Decision: "allow", By: "ada"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Answer(within(t), id, nestor.Answer{AskID: "q", Decision: "deny"}); err != nil && !errors.Is(err, nestor.ErrEnded) {
+		t.Error(err)
+	}
+	if run := client.wait(t, id); run.Result.Output != "allow" {
+		t.Errorf("the answer is %q", run.Result.Output)
+	}
+}
+
+func handover(t *testing.T, s *shape) {
+	began := make(chan struct{}, 2)
+	a := open(t, s.connect(t), short, 1, func(ctx context.Context, _ *engine.Execution) nestor.Result {
+		began <- struct{}{}
+		<-ctx.Done()
+		if !errors.Is(context.Cause(ctx), engine.ErrShutdown) {
+			t.Errorf("the cause is %v", context.Cause(ctx))
+		}
+		return failure(nestor.Stopped)
+	})
+	id := a.submit(t, nestor.Task{})
+	<-began
+	a.stop()
+	b := open(t, s.connect(t), short, 1, func(context.Context, *engine.Execution) nestor.Result { return success("b") })
+	if run := b.wait(t, id); run.Result.Output != "b" || run.Resumes != 0 || run.Fence != 2 {
+		t.Errorf("it is %+v, resumed %d times", run.Result, run.Resumes)
+	}
+}
+
+func badTasks(t *testing.T, s *shape) {
+	n := open(t, s.connect(t), short, 0, nil)
+	for want, task := range map[string]nestor.Task{
+		"priority":             {Priority: "soon"},
+		"max_turns":            {Limits: nestor.Limits{Turns: -1}},
+		"put more into a file": {Input: strings.Repeat("x", 1<<20)},
+	} {
+		if _, err := n.Submit(within(t), engine.Submission{Task: task}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	for _, id := range []nestor.ID{"", "x", "../x", nestor.NewID(time.Now())} {
+		if _, err := n.Get(within(t), id); err == nil {
+			t.Errorf("there is a run %q", id)
+		}
+		if err := n.Cancel(within(t), id, nestor.Cause{}, false); err == nil {
+			t.Errorf("run %q was cancelled", id)
+		}
+	}
+}
+
+func events(t *testing.T, s *shape) {
+	n := open(t, s.connect(t), short, 2, nest)
+	id := n.submit(t, nestor.Task{Input: "1", Agent: "ada", Limits: nestor.Limits{BudgetUSD: 1}})
+	run := n.wait(t, id)
+	var story []string
+	for _, e := range n.log.of(id) {
+		if e.Head().Root != id || e.Head().Time.IsZero() {
+			t.Errorf("its header is %+v", e.Head())
+		}
+		story = append(story, strings.TrimPrefix(fmt.Sprintf("%T", e), "*nestor."))
+	}
+	want := "RunQueued ExecutionStart AgentSpawn Lease RunWaiting Lease RunResumed ExecutionComplete"
+	if got := strings.Join(story, " "); got != want {
+		t.Errorf("the story is %s", got)
+	}
+	if run.Used != 1 {
+		t.Errorf("it used %d descendants", run.Used)
+	}
+}
+
+// daemon is an embedded engine that others can dial, and that does what tasks
+// say, until its input ends.
+func daemon() error {
+	port, err := strconv.Atoi(os.Getenv("PORT"))
+	if err != nil {
+		return err
+	}
+	b, err := broker.Open(context.Background(), broker.Options{Dir: os.Getenv("DIR"), Listen: broker.Listen{Port: port, Token: token}})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	return work(b, engine.Options{Sole: true, Lease: time.Hour})
+}
+
+// workFor works for brokers that are dialled.
+func workFor() error {
+	urls := strings.Split(os.Getenv("URLS"), ",")
+	b, err := broker.Open(context.Background(), broker.Options{URL: os.Getenv("URLS"), Replicas: len(urls)})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	return work(b, short)
+}
+
+func work(b *broker.Broker, opts engine.Options) error {
+	e, err := engine.New(context.Background(), b, &records{}, opts)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { e.Run(ctx) })
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		stop()
+	}()
+	fmt.Println("ready")
+	err = e.Work(ctx, engine.Worker{Acquire: slots(10), Execute: obey})
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// obey does what the input of a task says. What it is to be killed with, it does
+// not end the first time.
+func obey(ctx context.Context, x *engine.Execution) nestor.Result {
+	fmt.Println("began", x.Run().ID, x.Fence())
+	first, what := x.Fence() == 1, x.Run().Task.Input
+	block := func() nestor.Result {
+		<-ctx.Done()
+		return failure(nestor.Stopped)
+	}
+	switch what {
+	case "hang":
+		return block()
+	case "hang once", "block", "cancel", "child":
+		if first {
+			return block()
+		}
+	case "parent":
+		id, err := x.Spawn(ctx, nestor.Task{Input: "child"}, "the child", 0)
+		if err != nil {
+			return failure(nestor.Internal)
+		}
+		runs, err := x.Await(ctx, id)
+		if err != nil || len(x.Run().Children) != 1 {
+			return failure(nestor.Internal)
+		}
+		return success("with " + runs[0].Result.Output)
+	case "ask", "ask before":
+		answer, err := x.Ask(ctx, nestor.Ask{AskID: "q", Question: what})
+		if err != nil {
+			return failure(nestor.Internal)
+		}
+		if first {
+			return block()
+		}
+		return success(answer.Decision)
+	case "retry":
+		if first {
+			return failure(nestor.Connection)
+		}
+	}
+	if name := os.Getenv("NAME"); name != "" {
+		return success("by " + name)
+	}
+	return success(what)
 }

@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -13,9 +15,24 @@ import (
 	"github.com/dfaf701a/nestor/internal/broker"
 	"github.com/dfaf701a/nestor/internal/engine"
 	"github.com/dfaf701a/nestor/internal/plan"
+	"github.com/dfaf701a/nestor/internal/pool"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// roleVariable makes the test binary play a process of its own.
+const roleVariable = "NESTOR_ENGINE_ROLE"
+
+var roles = map[string]func() error{"server": serve, "worker": workFor, "daemon": daemon}
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		if err := roles[role](); err != nil {
+			fmt.Fprintln(os.Stderr, role+":", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // bound is how long anything in a test may take.
 const bound = 30 * time.Second
@@ -57,46 +74,19 @@ func (r *records) of(id nestor.ID) (list []nestor.Event) {
 	return list
 }
 
-// slots are a number of slots that can be lent.
-type slots chan struct{}
+// slot is a slot of the pool.
+type slot struct{ *pool.Slot }
 
-func (s slots) Acquire(ctx context.Context) (engine.Slot, error) {
-	select {
-	case s <- struct{}{}:
-		return &slot{s: s, has: true}, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+func (s slot) Claim(ctx context.Context, root nestor.ID, task nestor.Task) error {
+	return s.Slot.Claim(ctx, pool.Claim{Tree: string(root), Provider: task.Provider, Swarm: task.Swarm, Rank: task.Priority.Rank()})
 }
 
-type slot struct {
-	s   slots
-	mu  sync.Mutex
-	has bool
-}
-
-func (s *slot) Claim(context.Context, nestor.ID, nestor.Task) error { return nil }
-
-func (s *slot) Release() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.has {
-		s.has = false
-		<-s.s
-	}
-}
-
-func (s *slot) Lend() { s.Release() }
-
-func (s *slot) Reclaim(ctx context.Context) error {
-	select {
-	case s.s <- struct{}{}:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.has = true
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// slots returns what acquires one of n slots.
+func slots(n int) func(context.Context) (engine.Slot, error) {
+	s := pool.NewSlots(pool.SlotLimits{Total: n})
+	return func(ctx context.Context) (engine.Slot, error) {
+		one, err := s.Acquire(ctx)
+		return slot{one}, err
 	}
 }
 
@@ -126,7 +116,7 @@ func open(t testing.TB, b *broker.Broker, opts engine.Options, n int, execute fu
 	})
 	if n > 0 {
 		all.Go(func() {
-			err := e.Work(ctx, engine.Worker{Slots: make(slots, n), Labels: labels, Execute: execute})
+			err := e.Work(ctx, engine.Worker{Acquire: slots(n), Labels: labels, Execute: execute})
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("working: %v", err)
 			}

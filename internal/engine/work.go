@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -16,14 +17,10 @@ import (
 	"github.com/dfaf701a/nestor/internal/plan"
 )
 
-// Slots say how much is worked on at once.
-type Slots interface {
-	// Acquire waits until one more task may be taken.
-	Acquire(ctx context.Context) (Slot, error)
-}
-
 // Slot is the right to work on a task.
 type Slot interface {
+	// Wanted is closed when the slot has no task yet and others need one.
+	Wanted() <-chan struct{}
 	// Claim is told which task it is for, and waits until such a task may run.
 	Claim(ctx context.Context, root nestor.ID, task nestor.Task) error
 	// Lend lets others use the slot until Reclaim returns.
@@ -34,7 +31,8 @@ type Slot interface {
 
 // Worker is who works.
 type Worker struct {
-	Slots Slots
+	// Acquire waits until one more task may be taken.
+	Acquire func(context.Context) (Slot, error)
 	// Labels are those of the tasks that it takes besides the ones without.
 	Labels []string
 	// Execute does what a task wants. Its context ends when the run is to end,
@@ -62,17 +60,17 @@ func (e *Engine) Work(ctx context.Context, w Worker) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for {
-		slot, err := w.Slots.Acquire(ctx)
+		slot, err := w.Acquire(ctx)
 		if err != nil {
 			return context.Cause(ctx)
 		}
-		msg, err := e.next(ctx, queues)
-		if err != nil || msg == nil {
+		msg, err := e.next(ctx, slot, queues)
+		if msg == nil {
 			slot.Release()
-			if err == nil {
-				err = context.Cause(ctx)
+			if err != nil || ctx.Err() != nil {
+				return cmp.Or(err, context.Cause(ctx))
 			}
-			return err
+			continue // somebody else needs the slot
 		}
 		all.Go(func() {
 			defer slot.Release()
@@ -115,8 +113,20 @@ func (e *Engine) queues(ctx context.Context, labels []string) (list []jetstream.
 }
 
 // next waits for a task: the most urgent one if there are several. It returns nil
-// when ctx ends.
-func (e *Engine) next(ctx context.Context, queues []jetstream.Consumer) (jetstream.Msg, error) {
+// when ctx ends, or when others need the slot.
+func (e *Engine) next(ctx context.Context, slot Slot, queues []jetstream.Consumer) (jetstream.Msg, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer stop()
+	watch.Go(func() {
+		select {
+		case <-slot.Wanted():
+			stop()
+		case <-ctx.Done():
+		}
+	})
 	for ctx.Err() == nil {
 		for _, q := range queues {
 			batch, err := q.FetchNoWait(1)

@@ -116,11 +116,15 @@ func (d *decision) grant(asked nestor.Limits) (nestor.Limits, error) {
 	if live >= mine.Children {
 		return granted, &nestor.LimitError{Limit: "children", Max: float64(mine.Children), Asked: 1}
 	}
-	// Who does not say how much it needs gets its share of what is left.
+	// Who does not say how much it needs gets its share of what is left, and
+	// enough descendants to get as deep as it may.
 	shares := mine.Children - live
 	room := d.room()
-	if granted.Descendants == 0 && d.Depth()+1 < mine.Depth {
-		granted.Descendants = max(0, (room-1)/shares)
+	if granted.Descendants == 0 {
+		granted.Descendants = max(0, min(room-1, max((room-1)/shares, granted.Depth-d.Depth()-1)))
+		if granted.Depth == d.Depth()+1 {
+			granted.Descendants = 0
+		}
 	}
 	if 1+granted.Descendants > room {
 		return granted, &nestor.LimitError{Limit: "descendants", Max: float64(mine.Descendants), Left: float64(room), Asked: float64(1 + granted.Descendants)}

@@ -76,10 +76,10 @@ type Question struct {
 }
 
 // Depth returns how far below the root the run is.
-func (r *Run) Depth() int { return len(r.Path) }
+func (r Run) Depth() int { return len(r.Path) }
 
 // Parent returns the run above; empty for a root.
-func (r *Run) Parent() nestor.ID {
+func (r Run) Parent() nestor.ID {
 	if len(r.Path) == 0 {
 		return ""
 	}
@@ -87,7 +87,7 @@ func (r *Run) Parent() nestor.ID {
 }
 
 // Live returns the children that have not ended, in the order of their ids.
-func (r *Run) Live() (list []nestor.ID) {
+func (r Run) Live() (list []nestor.ID) {
 	for _, id := range slices.Sorted(maps.Keys(r.Children)) {
 		if r.Children[id].Status == "" {
 			list = append(list, id)
@@ -98,7 +98,7 @@ func (r *Run) Live() (list []nestor.ID) {
 
 // Left returns what of its budget nobody has spent or been granted. It means
 // nothing for a run without budget.
-func (r *Run) Left() float64 {
+func (r Run) Left() float64 {
 	left := r.Task.Limits.BudgetUSD - r.Spent - r.Below
 	for _, c := range r.Children {
 		if c.Status == "" {
@@ -109,7 +109,7 @@ func (r *Run) Left() float64 {
 }
 
 // room returns how many descendants it may still have.
-func (r *Run) room() int {
+func (r Run) room() int {
 	room := r.Task.Limits.Descendants - r.Used
 	for _, c := range r.Children {
 		if c.Status == "" {
