@@ -258,6 +258,8 @@ func (x *Execution) look(ctx context.Context, stop context.CancelCauseFunc) {
 	if fence == 0 {
 		return // it has not begun
 	}
+	ctx, done := context.WithTimeout(ctx, x.e.opts.Lease/3)
+	defer done()
 	en, err := x.e.load(ctx, x.id)
 	if err != nil {
 		return // the next look will tell
