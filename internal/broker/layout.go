@@ -107,8 +107,9 @@ var current = layout{
 			// The smallest that the server takes. Chunks are kept from being stored
 			// twice by the sequence that they expect, which is exact; and all ids
 			// within the window are read again at every start.
-			Duplicates:  100 * time.Millisecond,
-			AllowDirect: true,
+			Duplicates: 100 * time.Millisecond,
+			// Not AllowDirect: any replica would answer then, also one that lags,
+			// and who asks where a run or a tree ends must be told the truth.
 		},
 	},
 	buckets: []jetstream.KeyValueConfig{

@@ -1,0 +1,499 @@
+package eventlog
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/dfaf701a/nestor/internal/broker"
+)
+
+const (
+	flushSize  = 16 << 10              // a chunk of this size leaves at once
+	flushAfter = 25 * time.Millisecond // and any other after this
+	maxQueued  = 1 << 20               // bytes that Write queues before it waits
+
+	publishTimeout = 3 * time.Second // after which a publish is tried again
+	sharedWriters  = 1024            // kept by Append
+)
+
+// Writer appends to one run, in order. It is cheap, holds nothing while it has
+// nothing to do, and need not be closed. All methods may be called at once.
+type Writer struct {
+	log       *Log
+	root, run string
+	fence     uint64
+	name      string // in its chunks; no other writer has it
+
+	kick chan struct{} // capacity 1: wakes the flush that waits for more
+
+	mu       sync.Mutex
+	queue    []*entry
+	size     int
+	urgent   bool          // somebody waits for what is queued
+	flushing bool          // a goroutine has the queue in hand
+	space    chan struct{} // closed, and made anew, when the queue has shrunk
+	err      error         // after which nothing is written
+
+	// Of the flushing goroutine alone.
+	tail    tail // of the run, as far as is known
+	known   bool // that tail is right
+	flushed bool // something of this writer is stored
+}
+
+// tail is the end of a run in the stream.
+type tail struct {
+	seq   uint64 // of its last chunk; zero if it has none
+	next  uint64 // number of its next event
+	fence uint64 // the highest of its writers
+}
+
+func (c *chunk) tail() tail { return tail{c.seq, c.next(), c.fence} }
+
+// entry is an event that waits to be stored.
+type entry struct {
+	data     []byte
+	position Position
+	err      error
+	done     chan struct{} // closed when the two above are set
+}
+
+// Writer returns a writer for one attempt at a run. Of two attempts the one
+// with the higher fence wins: as soon as it has written, the other gets
+// ErrFenced. Zero means no fence: it is refused nothing and fences nobody.
+func (l *Log) Writer(root, run string, fence uint64) (*Writer, error) {
+	if err := errors.Join(checkID("root", root), checkID("run", run)); err != nil {
+		return nil, err
+	}
+	return &Writer{
+		log: l, root: root, run: run, fence: fence, name: rand.Text(),
+		kick: make(chan struct{}, 1), space: make(chan struct{}),
+	}, nil
+}
+
+// Append stores events of a run without a fence, together with what others
+// append to the run in this process, and returns their positions when they are
+// durable. See Writer.Append.
+func (l *Log) Append(ctx context.Context, root, run string, events ...json.RawMessage) ([]Position, error) {
+	w, err := l.sharedWriter(root, run)
+	if err != nil {
+		return nil, fmt.Errorf("appending to the log: %w", err)
+	}
+	return w.Append(ctx, events...)
+}
+
+func (l *Log) sharedWriter(root, run string) (*Writer, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := root + "." + run
+	if w := l.shared[key]; w != nil && w.healthy() {
+		return w, nil
+	}
+	w, err := l.Writer(root, run, 0)
+	if err != nil {
+		return nil, err
+	}
+	if len(l.shared) >= sharedWriters {
+		for k, old := range l.shared { // any that is idle
+			if old.idle() {
+				delete(l.shared, k)
+			}
+			if len(l.shared) < sharedWriters {
+				break
+			}
+		}
+	}
+	l.shared[key] = w
+	return w, nil
+}
+
+func (w *Writer) healthy() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err == nil
+}
+
+func (w *Writer) idle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.flushing && len(w.queue) == 0
+}
+
+// Append stores events behind all that was written before, and returns their
+// positions when they are durable. They are stored side by side unless they
+// do not fit into one chunk. If ctx ends first it returns the cause, and the
+// events may be stored or not.
+func (w *Writer) Append(ctx context.Context, events ...json.RawMessage) ([]Position, error) {
+	entries, err := w.enqueue(ctx, events, true)
+	if err != nil {
+		return nil, err
+	}
+	positions := make([]Position, len(entries))
+	for i, e := range entries {
+		select {
+		case <-e.done:
+		case <-ctx.Done():
+			return nil, w.wrap(context.Cause(ctx))
+		}
+		if e.err != nil {
+			return nil, e.err
+		}
+		positions[i] = e.position
+	}
+	return positions, nil
+}
+
+// Write queues events behind all that was written before. It waits only while
+// more than 1 MiB is queued. An error, of this or of an earlier call, means that
+// nothing more will be stored.
+func (w *Writer) Write(ctx context.Context, events ...json.RawMessage) error {
+	_, err := w.enqueue(ctx, events, false)
+	return err
+}
+
+// Flush returns when all that was written before is durable.
+func (w *Writer) Flush(ctx context.Context) error {
+	w.mu.Lock()
+	if w.err != nil || len(w.queue) == 0 && !w.flushing {
+		defer w.mu.Unlock()
+		return w.err
+	}
+	// An entry without an event is done when all before it are.
+	e := &entry{done: make(chan struct{})}
+	w.queue = append(w.queue, e)
+	w.wakeLocked()
+	w.mu.Unlock()
+	select {
+	case <-e.done:
+		return e.err
+	case <-ctx.Done():
+		return w.wrap(context.Cause(ctx))
+	}
+}
+
+func (w *Writer) wrap(err error) error {
+	return fmt.Errorf("appending to run %s: %w", w.run, err)
+}
+
+func (w *Writer) enqueue(ctx context.Context, events []json.RawMessage, wait bool) ([]*entry, error) {
+	entries := make([]*entry, len(events))
+	for i, e := range events {
+		line, err := oneLine(e)
+		if err != nil {
+			return nil, w.wrap(err)
+		}
+		entries[i] = &entry{data: line}
+		if wait {
+			entries[i].done = make(chan struct{})
+		}
+	}
+	if err := w.log.running(ctx); err != nil {
+		return nil, w.wrap(err)
+	}
+	for {
+		w.mu.Lock()
+		if w.err != nil {
+			defer w.mu.Unlock()
+			return nil, w.err
+		}
+		if w.size <= maxQueued {
+			break
+		}
+		space := w.space
+		w.mu.Unlock()
+		select {
+		case <-space:
+		case <-ctx.Done():
+			return nil, w.wrap(context.Cause(ctx))
+		}
+	}
+	defer w.mu.Unlock()
+	for _, e := range entries {
+		w.queue = append(w.queue, e)
+		w.size += len(e.data) + 1
+	}
+	if len(w.queue) == 0 {
+		return entries, nil
+	}
+	if wait || w.size >= flushSize {
+		w.wakeLocked()
+	}
+	return entries, w.startLocked()
+}
+
+// wakeLocked makes the flush go on at once.
+func (w *Writer) wakeLocked() {
+	w.urgent = true
+	select {
+	case w.kick <- struct{}{}:
+	default:
+	}
+}
+
+// startLocked starts a flush if none is at work. Log.end waits for it.
+func (w *Writer) startLocked() error {
+	if w.flushing {
+		return nil
+	}
+	w.log.closing.Lock()
+	defer w.log.closing.Unlock()
+	if w.log.closed {
+		w.failLocked(w.wrap(ErrClosed))
+		return w.err
+	}
+	w.flushing = true
+	w.log.flushes.Go(func() { w.flush(w.log.life) })
+	return nil
+}
+
+// flush stores what is queued, chunk by chunk, until nothing is.
+func (w *Writer) flush(ctx context.Context) {
+	for {
+		w.mu.Lock()
+		if len(w.queue) == 0 {
+			w.flushing = false
+			w.mu.Unlock()
+			return
+		}
+		wait := w.flushed && !w.urgent && w.size < flushSize
+		w.mu.Unlock()
+		if wait {
+			w.gather(ctx)
+		}
+		entries := w.take()
+		if len(entries) == 0 {
+			continue
+		}
+		seq, err := w.store(ctx, entries)
+		if err != nil {
+			w.mu.Lock()
+			w.queue = append(entries, w.queue...)
+			w.failLocked(w.wrap(err))
+			w.flushing = false
+			w.mu.Unlock()
+			return
+		}
+		for i, e := range entries {
+			e.position = position(seq, i)
+			if e.done != nil {
+				close(e.done)
+			}
+		}
+	}
+}
+
+// gather waits for more to come.
+func (w *Writer) gather(ctx context.Context) {
+	timer := time.NewTimer(flushAfter)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.kick:
+	case <-ctx.Done():
+	}
+}
+
+// take removes from the queue what goes into one chunk. Marks of Flush at its
+// head are done.
+func (w *Writer) take() []*entry {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var size, n int
+	for n < len(w.queue) && n < maxEvents {
+		e := w.queue[n]
+		if e.data == nil {
+			if n > 0 {
+				break
+			}
+			close(e.done)
+			w.queue = w.queue[1:]
+			continue
+		}
+		if n > 0 && size+len(e.data) >= maxChunk-1024 {
+			break
+		}
+		size += len(e.data) + 1
+		n++
+	}
+	entries := w.queue[:n:n]
+	w.queue = w.queue[n:]
+	w.size -= size
+	if len(w.queue) == 0 {
+		w.queue, w.urgent = nil, false
+		select {
+		case <-w.kick:
+		default:
+		}
+	}
+	close(w.space)
+	w.space = make(chan struct{})
+	return entries
+}
+
+// failLocked ends everything that waits, and the writer.
+func (w *Writer) failLocked(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+	for _, e := range w.queue {
+		if e.done != nil {
+			e.err = w.err
+			close(e.done)
+		}
+	}
+	w.queue, w.size = nil, 0
+	close(w.space)
+	w.space = make(chan struct{})
+}
+
+// store makes entries the next chunk of the run, and returns its sequence.
+func (w *Writer) store(ctx context.Context, entries []*entry) (uint64, error) {
+	c := &chunk{root: w.root, run: w.run, writer: w.name, events: make([][]byte, len(entries))}
+	for i, e := range entries {
+		c.events[i] = e.data
+		c.size += len(e.data) + 1
+	}
+	sent := false // perhaps stored, with the numbers that c has
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		if !w.known {
+			if err := w.lookup(ctx, c, sent); err != nil {
+				if ctx.Err() != nil || permanent(err) {
+					return 0, w.reason(ctx, err)
+				}
+				if !pause(ctx, wait) {
+					return 0, w.reason(ctx, err)
+				}
+				continue
+			}
+			if c.seq != 0 {
+				w.tail, w.flushed = c.tail(), true
+				return c.seq, nil
+			}
+		}
+		if w.fence != 0 && w.tail.fence > w.fence {
+			return 0, ErrFenced
+		}
+		c.n, c.fence = w.tail.next, max(w.fence, w.tail.fence)
+		sent = true
+		seq, err := w.publish(ctx, c, w.tail.seq)
+		if err == nil {
+			c.seq = seq
+			w.tail, w.flushed = c.tail(), true
+			return seq, nil
+		}
+		w.known = false
+		if ctx.Err() != nil || permanent(err) {
+			return 0, w.reason(ctx, err)
+		}
+		if !conflict(err) && !pause(ctx, wait) {
+			return 0, w.reason(ctx, err)
+		}
+	}
+}
+
+// reason is why nothing more is stored: the end of the log, if it has ended.
+func (w *Writer) reason(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return w.log.broker.Explain(err)
+}
+
+func (w *Writer) publish(ctx context.Context, c *chunk, last uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	msg := &nats.Msg{Subject: Filter{w.root, w.run}.subject(), Data: c.encode()}
+	ack, err := w.log.broker.JetStream().PublishMsg(ctx, msg,
+		jetstream.WithExpectLastSequencePerSubject(last), jetstream.WithExpectStream(broker.Events), jetstream.WithRetryAttempts(0))
+	if err != nil {
+		return 0, err
+	}
+	if ack.Sequence > maxSeq {
+		return 0, fmt.Errorf("the log is full: its sequence is %d", ack.Sequence)
+	}
+	return ack.Sequence, nil
+}
+
+// lookup finds the end of the run. If c was sent it may be what follows the end
+// that was known: its sequence is set then.
+func (w *Writer) lookup(ctx context.Context, c *chunk, sent bool) error {
+	subject := Filter{w.root, w.run}.subject()
+	if sent {
+		msg, err := w.log.stream.GetMsg(ctx, w.tail.seq+1, jetstream.WithGetMsgSubject(subject))
+		switch {
+		case err == nil:
+			found, err := decode(msg.Subject, msg.Sequence, msg.Data)
+			if err != nil {
+				return err
+			}
+			if found.writer == c.writer && found.n == c.n {
+				c.seq, w.known = found.seq, true
+				return nil
+			}
+		case !errors.Is(err, jetstream.ErrMsgNotFound):
+			return err
+		}
+	}
+	msg, err := w.log.stream.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		if w.tail.seq != 0 {
+			return ErrArchived // it was there
+		}
+		if err := w.log.notArchived(ctx, w.root, w.run); err != nil {
+			return err
+		}
+		w.known = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	last, err := decode(msg.Subject, msg.Sequence, msg.Data)
+	if err != nil {
+		return err
+	}
+	w.tail, w.known = last.tail(), true
+	return nil
+}
+
+// notArchived fails if a run that has no events in the stream has some in the
+// archive.
+func (l *Log) notArchived(ctx context.Context, root, run string) error {
+	if l.options.Archive == nil {
+		return nil
+	}
+	for _, err := range l.options.Archive.Events(ctx, Filter{root, run}, 0, upTo(maxSeq)) {
+		if err != nil {
+			return fmt.Errorf("asking the archive: %w", err)
+		}
+		return ErrArchived
+	}
+	return nil
+}
+
+// conflict reports whether a chunk was refused because the run has gone on. A
+// stream with replicas says so with a code of its own (seen in 2.15.2).
+func conflict(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
+}
+
+// permanent reports whether trying again is no use.
+func permanent(err error) bool {
+	if errors.Is(err, ErrArchived) || errors.Is(err, ErrFenced) || errors.Is(err, nats.ErrMaxPayload) ||
+		errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrPermissionViolation) {
+		return true
+	}
+	if _, ok := errors.AsType[*badChunk](err); ok {
+		return true
+	}
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && !conflict(err) && api.Code >= 400 && api.Code < 500 && api.Code != 408
+}
