@@ -111,6 +111,13 @@ var architecture = rules{
 				"golang.org/x/sync":          "parts that end together",
 			},
 		},
+		"internal/eventlog": {
+			why:  "the log knows events and the broker that keeps them",
+			ours: []string{".", "internal/broker"},
+			outside: allow{
+				"github.com/nats-io/nats.go": "the stream, and what is live only",
+			},
+		},
 		"internal/plan": {
 			why:  "what happens next follows from a run, an input and the time, and from nothing else",
 			ours: []string{"."},

@@ -247,7 +247,7 @@ func (e *Engine) send(ctx context.Context, id nestor.ID, doc document) error {
 		acks = append(acks, ack)
 	}
 	if len(events) > 0 {
-		if err := e.log.Once(ctx, string(id)+"."+strconv.FormatUint(doc.Serial, 10), events...); err != nil {
+		if err := e.log.Once(ctx, doc.Serial, events...); err != nil {
 			return fmt.Errorf("run %s: appending its events: %w", id, e.b.Explain(err))
 		}
 	}

@@ -34,9 +34,9 @@ import (
 
 // Log is where the events of plan's decisions go.
 type Log interface {
-	// Once appends events of one run. A second call with the same id within ten
-	// minutes appends nothing.
-	Once(ctx context.Context, id string, events ...nestor.Event) error
+	// Once appends events of one run, together, unless some of the same mark or
+	// a higher one were appended to it before.
+	Once(ctx context.Context, mark uint64, events ...nestor.Event) error
 }
 
 // Options are those of an Engine. The zero value works.

@@ -17,6 +17,7 @@ import (
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/broker"
 	"github.com/dfaf701a/nestor/internal/engine"
+	"github.com/dfaf701a/nestor/internal/eventlog"
 )
 
 // The contract of the engine. Every test runs on each shape of the broker.
@@ -313,15 +314,7 @@ func cancelRace(t *testing.T, s *shape) {
 		if err != nil && run.State != nestor.Success {
 			t.Errorf("it ended before the cancel, and is %s", run.State)
 		}
-		ends := 0
-		for _, e := range n.log.of(id) {
-			if _, ok := e.(*nestor.ExecutionComplete); ok {
-				ends++
-			}
-		}
-		if ends != 1 {
-			t.Errorf("it ended %d times", ends)
-		}
+		n.events(t, id) // there is an end
 	}
 }
 
@@ -505,7 +498,7 @@ func events(t *testing.T, s *shape) {
 	id := n.submit(t, nestor.Task{Input: "1", Agent: "ada", Limits: nestor.Limits{BudgetUSD: 1}})
 	run := n.wait(t, id)
 	var story []string
-	for _, e := range n.log.of(id) {
+	for _, e := range n.events(t, id) {
 		if e.Head().Root != id || e.Head().Time.IsZero() {
 			t.Errorf("its header is %+v", e.Head())
 		}
@@ -547,14 +540,20 @@ func workFor() error {
 }
 
 func work(b *broker.Broker, opts engine.Options) error {
-	e, err := engine.New(context.Background(), b, &records{}, opts)
+	log := eventlog.New(b, eventlog.Options{})
+	e, err := engine.New(context.Background(), b, log, opts)
 	if err != nil {
 		return err
 	}
+	logging, end := context.WithCancel(context.Background())
+	var logs sync.WaitGroup
+	defer logs.Wait()
+	defer end()
+	logs.Go(func() { log.Run(logging) })
 	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
 	var all sync.WaitGroup
 	defer all.Wait()
+	defer stop()
 	all.Go(func() { e.Run(ctx) })
 	go func() {
 		io.Copy(io.Discard, os.Stdin)

@@ -14,6 +14,7 @@ import (
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/broker"
 	"github.com/dfaf701a/nestor/internal/engine"
+	"github.com/dfaf701a/nestor/internal/eventlog"
 	"github.com/dfaf701a/nestor/internal/plan"
 	"github.com/dfaf701a/nestor/internal/pool"
 )
@@ -43,37 +44,6 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// records is a log that lives in memory.
-type records struct {
-	mu     sync.Mutex // guards what follows
-	seen   map[string]bool
-	events []nestor.Event
-}
-
-func (r *records) Once(_ context.Context, id string, events ...nestor.Event) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.seen == nil {
-		r.seen = map[string]bool{}
-	}
-	if !r.seen[id] {
-		r.seen[id] = true
-		r.events = append(r.events, events...)
-	}
-	return nil
-}
-
-func (r *records) of(id nestor.ID) (list []nestor.Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, e := range r.events {
-		if e.Head().Run == id {
-			list = append(list, e)
-		}
-	}
-	return list
-}
-
 // slot is a slot of the pool.
 type slot struct{ *pool.Slot }
 
@@ -93,7 +63,7 @@ func slots(n int) func(context.Context) (engine.Slot, error) {
 // node is a process of ours: an engine on a broker.
 type node struct {
 	*engine.Engine
-	log    *records
+	log    *eventlog.Log
 	broker *broker.Broker
 	stop   func() // ends it, as a shutdown would
 }
@@ -102,11 +72,18 @@ type node struct {
 // stopped when the test ends, if not before.
 func open(t testing.TB, b *broker.Broker, opts engine.Options, n int, execute func(context.Context, *engine.Execution) nestor.Result, labels ...string) *node {
 	t.Helper()
-	log := &records{}
+	log := eventlog.New(b, eventlog.Options{})
 	e, err := engine.New(within(t), b, log, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
+	logging, end := context.WithCancel(context.Background())
+	var logs sync.WaitGroup
+	logs.Go(func() {
+		if err := log.Run(logging); err != nil {
+			t.Errorf("logging: %v", err)
+		}
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -122,7 +99,7 @@ func open(t testing.TB, b *broker.Broker, opts engine.Options, n int, execute fu
 			}
 		})
 	}
-	x := &node{Engine: e, log: log, broker: b, stop: sync.OnceFunc(func() { cancel(); all.Wait() })}
+	x := &node{Engine: e, log: log, broker: b, stop: sync.OnceFunc(func() { cancel(); all.Wait(); end(); logs.Wait() })}
 	t.Cleanup(x.stop)
 	return x
 }
@@ -163,4 +140,23 @@ func (n *node) wait(t testing.TB, id nestor.ID) plan.Run {
 		t.Fatalf("waiting for %s: %v; it is %s, %+v", id, err, run.State, run.Wait)
 	}
 	return run
+}
+
+// events returns what the log holds of a run, up to its end.
+func (n *node) events(t testing.TB, id nestor.ID) (list []nestor.Event) {
+	t.Helper()
+	for e, err := range n.log.Follow(within(t), eventlog.Filter{Run: string(id)}, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		event, err := e.Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, event)
+		if _, ok := event.(*nestor.ExecutionComplete); ok {
+			break
+		}
+	}
+	return list
 }

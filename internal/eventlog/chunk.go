@@ -36,11 +36,12 @@ func (p Position) seq() uint64 { return uint64(p) >> indexBits }
 // chunk is a message of the stream: events of one run that were stored
 // together. As bytes it is a line with
 //
-//	1 n fence writer count
+//	1 n fence mark writer count
 //
 // in which 1 is the version of this form, n the number in its run of the
-// first event, fence the highest of the run's writers up to here, writer a name
-// that no other has, count the number of events; and a line for each event. It
+// first event, fence the highest of the run's writers up to here, mark the
+// highest of Once up to here, writer a name that no other has, count the number
+// of events; and a line for each event. It
 // is read by people as it is, and cut by looking for ends of lines.
 type chunk struct {
 	root, run string
@@ -48,6 +49,7 @@ type chunk struct {
 
 	n      uint64
 	fence  uint64
+	mark   uint64
 	writer string
 	events [][]byte
 	size   int // of the message
@@ -65,6 +67,8 @@ func (c *chunk) encode() []byte {
 	buf = strconv.AppendUint(buf, c.n, 10)
 	buf = append(buf, ' ')
 	buf = strconv.AppendUint(buf, c.fence, 10)
+	buf = append(buf, ' ')
+	buf = strconv.AppendUint(buf, c.mark, 10)
 	buf = append(buf, ' ')
 	buf = append(buf, c.writer...)
 	buf = append(buf, ' ')
@@ -111,8 +115,8 @@ func decodeChunk(subject string, data []byte) (*chunk, error) {
 		return nil, errors.New("its first line does not end")
 	}
 	fields := strings.Split(string(line), " ")
-	if len(fields) != 5 || fields[3] == "" {
-		return nil, fmt.Errorf("first line %.100q has not five parts", line)
+	if len(fields) != 6 || fields[4] == "" {
+		return nil, fmt.Errorf("first line %.100q has not six parts", line)
 	}
 	var err error
 	if c.n, err = strconv.ParseUint(fields[1], 10, 64); err != nil {
@@ -121,8 +125,11 @@ func decodeChunk(subject string, data []byte) (*chunk, error) {
 	if c.fence, err = strconv.ParseUint(fields[2], 10, 64); err != nil {
 		return nil, err
 	}
-	c.writer = fields[3]
-	count, err := strconv.Atoi(fields[4])
+	if c.mark, err = strconv.ParseUint(fields[3], 10, 64); err != nil {
+		return nil, err
+	}
+	c.writer = fields[4]
+	count, err := strconv.Atoi(fields[5])
 	if err != nil || count < 1 || count > maxEvents || count > len(body) || c.n+uint64(count) < c.n {
 		return nil, fmt.Errorf("first line %.100q counts %d events", line, count)
 	}

@@ -53,13 +53,17 @@ type tail struct {
 	seq   uint64 // of its last chunk; zero if it has none
 	next  uint64 // number of its next event
 	fence uint64 // the highest of its writers
+	mark  uint64 // the highest of Once
 }
 
-func (c *chunk) tail() tail { return tail{c.seq, c.next(), c.fence} }
+func (c *chunk) tail() tail { return tail{c.seq, c.next(), c.fence, c.mark} }
 
 // entry is an event that waits to be stored.
 type entry struct {
 	data     []byte
+	mark     uint64 // of Once; zero if it is not of Once
+	group    int    // events of Once that are stored with it, itself included; zero for all but the first
+	bytes    int    // of that group
 	position Position
 	err      error
 	done     chan struct{} // closed when the two above are set
@@ -131,7 +135,19 @@ func (w *Writer) idle() bool {
 // do not fit into one chunk. If ctx ends first it returns the cause, and the
 // events may be stored or not.
 func (w *Writer) Append(ctx context.Context, events ...json.RawMessage) ([]Position, error) {
-	entries, err := w.enqueue(ctx, events, true)
+	return w.append(ctx, 0, events)
+}
+
+// Once is Append for events that may have been appended before, by whomever: if
+// the run has events of this mark, or of a higher one, it stores nothing and the
+// positions are zero. The events are stored together or not at all. Marks grow
+// from 1.
+func (w *Writer) Once(ctx context.Context, mark uint64, events ...json.RawMessage) ([]Position, error) {
+	return w.append(ctx, mark, events)
+}
+
+func (w *Writer) append(ctx context.Context, mark uint64, events []json.RawMessage) ([]Position, error) {
+	entries, err := w.enqueue(ctx, mark, events, true)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +170,7 @@ func (w *Writer) Append(ctx context.Context, events ...json.RawMessage) ([]Posit
 // more than 1 MiB is queued. An error, of this or of an earlier call, means that
 // nothing more will be stored.
 func (w *Writer) Write(ctx context.Context, events ...json.RawMessage) error {
-	_, err := w.enqueue(ctx, events, false)
+	_, err := w.enqueue(ctx, 0, events, false)
 	return err
 }
 
@@ -182,17 +198,24 @@ func (w *Writer) wrap(err error) error {
 	return fmt.Errorf("appending to run %s: %w", w.run, err)
 }
 
-func (w *Writer) enqueue(ctx context.Context, events []json.RawMessage, wait bool) ([]*entry, error) {
-	entries := make([]*entry, len(events))
+func (w *Writer) enqueue(ctx context.Context, mark uint64, events []json.RawMessage, wait bool) ([]*entry, error) {
+	entries, size := make([]*entry, len(events)), 0
 	for i, e := range events {
 		line, err := oneLine(e)
 		if err != nil {
 			return nil, w.wrap(err)
 		}
-		entries[i] = &entry{data: line}
+		entries[i] = &entry{data: line, mark: mark}
+		size += len(line) + 1
 		if wait {
 			entries[i].done = make(chan struct{})
 		}
+	}
+	if mark != 0 && len(entries) > 0 {
+		if size > roomy || len(entries) > maxEvents {
+			return nil, w.wrap(fmt.Errorf("%d events of %d bytes that belong together: %w", len(entries), size, ErrTooLarge))
+		}
+		entries[0].group, entries[0].bytes = len(entries), size
 	}
 	if err := w.log.running(ctx); err != nil {
 		return nil, w.wrap(err)
@@ -271,7 +294,7 @@ func (w *Writer) flush(ctx context.Context) {
 		if len(entries) == 0 {
 			continue
 		}
-		seq, err := w.store(ctx, entries)
+		err := w.store(ctx, entries)
 		if err != nil {
 			w.mu.Lock()
 			w.queue = append(entries, w.queue...)
@@ -280,8 +303,7 @@ func (w *Writer) flush(ctx context.Context) {
 			w.mu.Unlock()
 			return
 		}
-		for i, e := range entries {
-			e.position = position(seq, i)
+		for _, e := range entries {
 			if e.done != nil {
 				close(e.done)
 			}
@@ -316,7 +338,7 @@ func (w *Writer) take() []*entry {
 			w.queue = w.queue[1:]
 			continue
 		}
-		if n > 0 && size+len(e.data) >= maxChunk-1024 {
+		if n > 0 && (size+max(len(e.data), e.bytes) >= roomy || n+e.group > maxEvents) && (e.mark == 0 || e.group > 0) {
 			break
 		}
 		size += len(e.data) + 1
@@ -337,6 +359,9 @@ func (w *Writer) take() []*entry {
 	return entries
 }
 
+// roomy is how many bytes of events go into one chunk.
+const roomy = maxChunk - 1024
+
 // failLocked ends everything that waits, and the writer.
 func (w *Writer) failLocked(err error) {
 	if w.err == nil {
@@ -353,49 +378,86 @@ func (w *Writer) failLocked(err error) {
 	w.space = make(chan struct{})
 }
 
-// store makes entries the next chunk of the run, and returns its sequence.
-func (w *Writer) store(ctx context.Context, entries []*entry) (uint64, error) {
-	c := &chunk{root: w.root, run: w.run, writer: w.name, events: make([][]byte, len(entries))}
-	for i, e := range entries {
-		c.events[i] = e.data
-		c.size += len(e.data) + 1
-	}
+// store makes entries the next chunk of the run, without those of Once that are
+// stored already, and sets their positions.
+func (w *Writer) store(ctx context.Context, entries []*entry) error {
+	c := w.chunk(entries)
 	sent := false // perhaps stored, with the numbers that c has
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		if !w.known {
 			if err := w.lookup(ctx, c, sent); err != nil {
 				if ctx.Err() != nil || permanent(err) {
-					return 0, w.reason(ctx, err)
+					return w.reason(ctx, err)
 				}
 				if !pause(ctx, wait) {
-					return 0, w.reason(ctx, err)
+					return w.reason(ctx, err)
 				}
 				continue
 			}
 			if c.seq != 0 {
-				w.tail, w.flushed = c.tail(), true
-				return c.seq, nil
+				w.stored(c, entries)
+				return nil
 			}
 		}
 		if w.fence != 0 && w.tail.fence > w.fence {
-			return 0, ErrFenced
+			return ErrFenced
 		}
-		c.n, c.fence = w.tail.next, max(w.fence, w.tail.fence)
+		if left := unmarked(entries, w.tail.mark); len(left) < len(entries) {
+			if len(left) == 0 {
+				return nil
+			}
+			entries, c = left, w.chunk(left)
+		}
+		c.n, c.fence, c.mark = w.tail.next, max(w.fence, w.tail.fence), max(c.mark, w.tail.mark)
 		sent = true
 		seq, err := w.publish(ctx, c, w.tail.seq)
 		if err == nil {
 			c.seq = seq
-			w.tail, w.flushed = c.tail(), true
-			return seq, nil
+			w.stored(c, entries)
+			return nil
 		}
 		w.known = false
 		if ctx.Err() != nil || permanent(err) {
-			return 0, w.reason(ctx, err)
+			return w.reason(ctx, err)
 		}
 		if !conflict(err) && !pause(ctx, wait) {
-			return 0, w.reason(ctx, err)
+			return w.reason(ctx, err)
 		}
 	}
+}
+
+func (w *Writer) chunk(entries []*entry) *chunk {
+	c := &chunk{root: w.root, run: w.run, writer: w.name, events: make([][]byte, len(entries))}
+	for i, e := range entries {
+		c.events[i] = e.data
+		c.size += len(e.data) + 1
+		c.mark = max(c.mark, e.mark)
+	}
+	return c
+}
+
+// stored takes note that entries are chunk c.
+func (w *Writer) stored(c *chunk, entries []*entry) {
+	w.tail, w.flushed = c.tail(), true
+	for i, e := range entries {
+		e.position = position(c.seq, i)
+	}
+}
+
+// unmarked returns entries without those of Once whose mark is no higher than
+// mark, or than that of others before them.
+func unmarked(entries []*entry, mark uint64) []*entry {
+	left, drop := make([]*entry, 0, len(entries)), false
+	for _, e := range entries {
+		if e.group > 0 {
+			drop = e.mark <= mark
+			mark = max(mark, e.mark)
+		}
+		if e.mark == 0 || !drop {
+			left = append(left, e)
+		}
+	}
+	return left
 }
 
 // reason is why nothing more is stored: the end of the log, if it has ended.

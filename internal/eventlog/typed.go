@@ -1,0 +1,52 @@
+package eventlog
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/dfaf701a/nestor"
+)
+
+// Once stores events of one run, in the order given, unless the run has events of
+// this mark or a higher one. It returns when they are durable. See
+// [Writer.Once].
+func (l *Log) Once(ctx context.Context, mark uint64, events ...nestor.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	head := events[0].Head()
+	lines := make([]json.RawMessage, len(events))
+	for i, e := range events {
+		line, err := encode(e)
+		if err != nil {
+			return fmt.Errorf("appending to run %s: %w", head.Run, err)
+		}
+		lines[i] = line
+	}
+	w, err := l.sharedWriter(string(head.Root), string(head.Run))
+	if err != nil {
+		return fmt.Errorf("appending to the log: %w", err)
+	}
+	_, err = w.Once(ctx, mark, lines...)
+	return err
+}
+
+// encode writes e without its position, which is not known yet.
+func encode(e nestor.Event) ([]byte, error) {
+	head := e.Head()
+	seq := head.Seq
+	head.Seq = 0
+	defer func() { head.Seq = seq }()
+	return nestor.EncodeEvent(e)
+}
+
+// Decode returns the event as the type that it is, with its position.
+func (e Event) Decode() (nestor.Event, error) {
+	event, err := nestor.DecodeEvent(e.Data)
+	if err != nil {
+		return nil, fmt.Errorf("position %d of the log: %w", e.Position, err)
+	}
+	event.Head().Seq = uint64(e.Position)
+	return event, nil
+}
