@@ -75,9 +75,9 @@ func (e *Engine) load(ctx context.Context, id nestor.ID) (*entry, error) {
 		return nil, err
 	}
 	began := time.Now()
-	kv, err := e.runs.Get(ctx, docName(id))
+	kv, err := e.get(ctx, docName(id))
 	for err != nil && e.patient(ctx, began, err) {
-		kv, err = e.runs.Get(ctx, docName(id))
+		kv, err = e.get(ctx, docName(id))
 	}
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return &entry{}, nil
@@ -90,6 +90,16 @@ func (e *Engine) load(ctx context.Context, id nestor.ID) (*entry, error) {
 		return nil, fmt.Errorf("reading run %s: %w", id, err)
 	}
 	return en, nil
+}
+
+// tryFor is how long an answer is waited for before the same is asked again: what
+// is sent to a server that dies gets none.
+const tryFor = 3 * time.Second
+
+func (e *Engine) get(ctx context.Context, name string) (jetstream.KeyValueEntry, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryFor)
+	defer cancel()
+	return e.runs.Get(ctx, name)
 }
 
 // apply gives an input to a run: it decides, writes, and carries the commands
@@ -202,6 +212,8 @@ func same(a, b plan.Run) (bool, error) {
 
 // write changes a document if it still has that revision.
 func (e *Engine) write(ctx context.Context, name string, data []byte, revision uint64) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryFor)
+	defer cancel()
 	var err error
 	var written uint64
 	if revision == 0 {
@@ -265,6 +277,8 @@ const duplicateInProcess jetstream.ErrorCode = 10158
 
 // acknowledged waits until a message is stored.
 func (e *Engine) acknowledged(ctx context.Context, ack jetstream.PubAckFuture) error {
+	ctx, cancel := context.WithTimeout(ctx, tryFor)
+	defer cancel()
 	for {
 		select {
 		case <-ack.Ok():
@@ -274,13 +288,13 @@ func (e *Engine) acknowledged(ctx context.Context, ack jetstream.PubAckFuture) e
 				return err
 			}
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return ctx.Err()
 		}
 		// Whether the other succeeds is not known: say it again.
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return ctx.Err()
 		}
 		var err error
 		if ack, err = e.js.PublishMsgAsync(ack.Msg()); err != nil {

@@ -150,22 +150,23 @@ func (e *Engine) endedBefore(ctx context.Context, id nestor.ID) bool {
 // claim returns the id of whoever had the key first.
 func (e *Engine) claim(ctx context.Context, key string, id nestor.ID) (nestor.ID, error) {
 	name := keyName(key)
-	for {
-		_, err := e.runs.Create(ctx, name, []byte(id))
+	for began := time.Now(); ; {
+		_, err := e.write(ctx, name, []byte(id), 0)
 		if err == nil {
 			return id, nil
 		}
-		if !errors.Is(err, jetstream.ErrKeyExists) {
+		if errors.Is(err, errConflict) {
+			var first jetstream.KeyValueEntry
+			if first, err = e.get(ctx, name); err == nil {
+				return nestor.ParseID(string(first.Value()))
+			}
+			if errors.Is(err, jetstream.ErrKeyNotFound) {
+				continue // it was forgotten in between
+			}
+		}
+		if !e.patient(ctx, began, err) {
 			return "", fmt.Errorf("claiming a key: %w", e.b.Explain(err))
 		}
-		first, err := e.runs.Get(ctx, name)
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			continue // it was forgotten in between
-		}
-		if err != nil {
-			return "", fmt.Errorf("claiming a key: %w", e.b.Explain(err))
-		}
-		return nestor.ParseID(string(first.Value()))
 	}
 }
 

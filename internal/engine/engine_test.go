@@ -525,7 +525,7 @@ func daemon() error {
 		return err
 	}
 	defer b.Close()
-	return work(b, engine.Options{Sole: true, Lease: time.Hour})
+	return work(b, engine.Options{Sole: true, Lease: time.Hour}) // no lease is waited for
 }
 
 // workFor works for brokers that are dialled.
@@ -560,7 +560,11 @@ func work(b *broker.Broker, opts engine.Options) error {
 		stop()
 	}()
 	fmt.Println("ready")
-	err = e.Work(ctx, engine.Worker{Acquire: slots(10), Execute: obey})
+	execute := obey
+	if os.Getenv("CHAOS") != "" {
+		execute = wreck
+	}
+	err = e.Work(ctx, engine.Worker{Acquire: slots(10), Execute: execute})
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 
 const (
 	planners    = 8                // inputs that are decided about at once
-	plannerWait = 30 * time.Second // until an input is given to another process
+	plannerWait = 10 * time.Second // until an input is given to another process
 	pullWait    = 5 * time.Second  // how long one request for a message lasts
 	retryAfter  = time.Second      // until an input that could not be handled is tried again
 )
@@ -49,8 +49,15 @@ func (e *Engine) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// consumer makes a consumer, or takes the one that is there.
+// consumer makes a consumer, or takes the one that is there. A sole process makes
+// it anew: what was delivered to the one before it is then delivered again at
+// once, since in a work queue all that is there is unfinished.
 func (e *Engine) consumer(ctx context.Context, stream string, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	if e.opts.Sole {
+		if err := e.js.DeleteConsumer(ctx, stream, config.Durable); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return nil, fmt.Errorf("consumer %s of stream %s: %w", config.Durable, stream, e.b.Explain(err))
+		}
+	}
 	c, err := e.js.CreateOrUpdateConsumer(ctx, stream, config)
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s of stream %s: %w", config.Durable, stream, e.b.Explain(err))

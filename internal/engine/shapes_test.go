@@ -175,6 +175,22 @@ func (p *process) expect(prefix string) string {
 	}
 }
 
+// ready returns a channel that is closed when the process says that it is ready,
+// or ends.
+func (p *process) ready() <-chan struct{} {
+	said := make(chan struct{})
+	lines := p.lines
+	go func() {
+		defer close(said)
+		for line := range lines {
+			if line == "ready" {
+				return
+			}
+		}
+	}()
+	return said
+}
+
 // kill ends the process with SIGKILL.
 func (p *process) kill() {
 	p.cmd.Process.Kill()

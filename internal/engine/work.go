@@ -93,13 +93,6 @@ func (e *Engine) queues(ctx context.Context, labels []string) (list []jetstream.
 				label = "label-" + label
 			}
 			name := "tasks-" + label + "-" + string(priority)
-			if e.opts.Sole {
-				// What was delivered before this process began is delivered again at
-				// once by a new consumer: in a work queue all that is there is unfinished.
-				if err := e.js.DeleteConsumer(ctx, broker.Tasks, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-					return nil, fmt.Errorf("consumer %s: %w", name, e.b.Explain(err))
-				}
-			}
 			c, err := e.consumer(ctx, broker.Tasks, jetstream.ConsumerConfig{
 				Durable: name, FilterSubject: taskSubject(task), AckPolicy: jetstream.AckExplicitPolicy, AckWait: e.opts.Lease, MaxAckPending: -1,
 			})

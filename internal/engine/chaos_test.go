@@ -1,0 +1,280 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/engine"
+	"github.com/dfaf701a/nestor/internal/eventlog"
+)
+
+// How much chaos: a slice in every test, all of it in a soak.
+func kills(some, all int) int {
+	if os.Getenv("NESTOR_SOAK") != "" {
+		return all
+	}
+	return some
+}
+
+func seed(t *testing.T) *rand.Rand {
+	n := uint64(time.Now().UnixNano())
+	if text := os.Getenv("NESTOR_SEED"); text != "" {
+		n, _ = strconv.ParseUint(text, 10, 64)
+	}
+	t.Logf("NESTOR_SEED=%d", n)
+	return rand.New(rand.NewPCG(n, 0))
+}
+
+const (
+	chaosRoots = 3
+	endurance  = 60 * time.Second
+	chaosTasks = 40 // children of each root, with dependencies; some have children too
+)
+
+// wreck is a task in the chaos: what it does depends on its name alone, so that
+// an attempt that begins anew does the same.
+func wreck(ctx context.Context, x *engine.Execution) nestor.Result {
+	name := x.Run().Task.Input
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	chance := rand.New(rand.NewPCG(uint64(h.Sum32()), 1))
+	fail := func(err error) nestor.Result {
+		return nestor.Result{Status: nestor.Error, Error: &nestor.Failure{Kind: nestor.Internal, Message: name + ": " + err.Error()}}
+	}
+	var ids []nestor.ID
+	spawn := func(i int, after ...nestor.ID) error {
+		depth := x.Run().Depth()
+		limits := nestor.Limits{BudgetUSD: []float64{5, 1, 0.2, 0.04}[depth], Descendants: []int{20, 8, 3, 0}[depth]}
+		id, err := x.Spawn(ctx, nestor.Task{Input: fmt.Sprint(name, ".", i), After: after, Limits: limits}, strconv.Itoa(i), 0.001)
+		ids = append(ids, id)
+		return err
+	}
+	if x.Run().Depth() == 0 {
+		for i := range chaosTasks {
+			var after []nestor.ID
+			for range chance.IntN(3) {
+				if i > 0 {
+					after = append(after, ids[chance.IntN(i)])
+				}
+			}
+			if err := spawn(i, after...); err != nil {
+				return fail(err)
+			}
+		}
+		if _, err := x.Ask(ctx, nestor.Ask{AskID: "go on", Question: name}); err != nil {
+			return fail(err)
+		}
+	} else if x.Run().Depth() < 4 && chance.IntN(10) < 3 {
+		for i := range 1 + chance.IntN(2) {
+			if err := spawn(i); err != nil {
+				return fail(err)
+			}
+		}
+	}
+	if chance.IntN(5) == 0 && x.Run().Attempt == 1 {
+		return failure(nestor.Connection)
+	}
+	runs, err := x.Await(ctx, ids...)
+	if err != nil {
+		return fail(err)
+	}
+	for _, run := range runs {
+		if run.State != nestor.Success {
+			return fail(errors.New("a child ended as " + string(run.State) + ": " + run.Result.Error.Error()))
+		}
+	}
+	return nestor.Result{Status: nestor.Success, Output: name, CostUSD: 0.01}
+}
+
+// endure submits trees through client, answers their questions, and returns them
+// when they have ended.
+func endure(t *testing.T, client *node) (roots []nestor.ID) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), endurance)
+	defer stop()
+	for i := range chaosRoots {
+		key := fmt.Sprint(t.Name(), i)
+		limits := nestor.Limits{
+			Depth: 4, Children: 100, Descendants: 1000, Resumes: 10_000, Backoff: 20 * time.Millisecond, Timeout: time.Hour, BudgetUSD: 1000,
+		}
+		for {
+			id, err := client.Submit(ctx, engine.Submission{Key: key, Task: nestor.Task{Input: fmt.Sprint("root", i), Limits: limits}})
+			if err == nil {
+				roots = append(roots, id)
+				break
+			}
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, id := range roots {
+		for {
+			err := client.Answer(ctx, id, nestor.Answer{AskID: "go on", Decision: "allow", By: "ada"})
+			if err == nil || errors.Is(err, nestor.ErrEnded) {
+				break
+			}
+			if ctx.Err() != nil {
+				run, _ := client.Get(context.Background(), id)
+				t.Fatalf("%v; the root is %s, %+v", err, run.State, run.Wait)
+			}
+			time.Sleep(20 * time.Millisecond) // it has not asked yet, or the broker is away
+		}
+	}
+	for _, id := range roots {
+		for {
+			run, err := client.Wait(ctx, id)
+			if err == nil {
+				if run.State != nestor.Success {
+					t.Errorf("a root ended as %s: %+v", run.State, run.Result.Error)
+				}
+				break
+			}
+			if ctx.Err() != nil {
+				report(t, client, id, 0)
+				t.Fatal(err)
+			}
+		}
+	}
+	return roots
+}
+
+// report tells what a tree waits for.
+func report(t *testing.T, client *node, id nestor.ID, depth int) {
+	run, err := client.Get(context.Background(), id)
+	t.Logf("%s%s %s %s attempt %d fence %d worker %q wait %+v after %v: %v", strings.Repeat("  ", depth), id, run.Task.Input, run.State, run.Attempt, run.Fence, run.Worker, run.Wait, run.After, err)
+	for _, child := range run.Live() {
+		report(t, client, child, depth+1)
+	}
+}
+
+// settled checks what must hold of trees that have ended: every run ended once,
+// the log has no gap, and what was spent is what all of them spent.
+func settled(t *testing.T, client *node, roots []nestor.ID) {
+	t.Helper()
+	total := 0
+	for _, root := range roots {
+		runs := map[nestor.ID]bool{root: true}
+		for queue := []nestor.ID{root}; len(queue) > 0; queue = queue[1:] {
+			run, err := client.Get(within(t), queue[0])
+			if err != nil || !run.State.Ended() || run.State != nestor.Success {
+				t.Errorf("%s is %s, %v", queue[0], run.State, err)
+			}
+			for child := range run.Children {
+				runs[child] = true
+				queue = append(queue, child)
+			}
+		}
+		total += len(runs)
+		ends, next := map[string]int{}, map[string]uint64{}
+		last := eventlog.Position(0)
+		for e, err := range client.log.Follow(within(t), eventlog.Filter{Root: string(root)}, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Position <= last || e.N != next[e.Run] {
+				t.Fatalf("run %s: event %d at %d, after %d at %d", e.Run, e.N, e.Position, next[e.Run], last)
+			}
+			last, next[e.Run] = e.Position, e.N+1
+			event, err := e.Decode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := event.(*nestor.ExecutionComplete); ok {
+				ends[e.Run]++
+				if e.Run == string(root) {
+					break
+				}
+			}
+		}
+		if len(ends) != len(runs) {
+			t.Errorf("of %d runs %d ended in the log", len(runs), len(ends))
+		}
+		for id, n := range ends {
+			if n != 1 || !runs[nestor.ID(id)] {
+				t.Errorf("run %s ended %d times", id, n)
+			}
+		}
+		run, err := client.Get(within(t), root)
+		if err != nil || run.Used != len(runs)-1 {
+			t.Errorf("%d descendants, %d accounted for, %v", len(runs)-1, run.Used, err)
+		}
+	}
+	t.Logf("%d runs", total)
+}
+
+// A daemon that is killed again and again gets its trees to their end.
+func TestChaosEmbedded(t *testing.T) {
+	chance := seed(t)
+	port := freePorts(t, 1)[0]
+	d := start(t, "daemon", "DIR="+t.TempDir(), "PORT="+strconv.Itoa(port), "CHAOS=1")
+	d.expect("ready")
+	client := open(t, dial(t, url(port)), engine.Options{}, 0, nil)
+	done := make(chan struct{})
+	killed := make(chan int)
+	go func() {
+		n := 0
+		defer func() { killed <- n }()
+		for range kills(15, 200) {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Duration(60+chance.IntN(500)) * time.Millisecond):
+			}
+			d.restart()
+			n++
+		}
+	}()
+	roots := endure(t, client)
+	close(done)
+	t.Logf("%d kills", <-killed)
+	settled(t, client, roots)
+}
+
+// Servers and workers of a cluster that are killed at random, each in its turn:
+// the trees get to their end.
+func TestChaosCluster(t *testing.T) {
+	chance := seed(t)
+	s := cluster(t)
+	all := s.servers
+	for i := range 2 {
+		all = append(all, start(t, "worker", "URLS="+strings.Join(s.urls, ","), "NAME=w"+strconv.Itoa(i), "CHAOS=1"))
+	}
+	client := open(t, s.connect(t), short, 0, nil)
+	done := make(chan struct{})
+	killed := make(chan int)
+	go func() {
+		n := 0
+		defer func() { killed <- n }()
+		for range kills(4, 60) {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Duration(300+chance.IntN(1500)) * time.Millisecond):
+			}
+			victim := all[chance.IntN(len(all))]
+			victim.restart()
+			n++
+			// The next one dies when a majority is back: two servers of three that
+			// are away at once are not what is promised to be survived without a stop.
+			select {
+			case <-done:
+				return
+			case <-victim.ready():
+			}
+		}
+	}()
+	roots := endure(t, client)
+	close(done)
+	t.Logf("%d kills", <-killed)
+	settled(t, client, roots)
+}
