@@ -212,6 +212,42 @@ func settled(t *testing.T, client *node, roots []nestor.ID) {
 	t.Logf("%d runs", total)
 }
 
+// follow reads the log while all this goes on, leaves now and then and comes back
+// with its position, until every root has ended. It fails on a gap or a
+// repetition.
+func follow(t *testing.T, client *node) (done <-chan struct{}) {
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		next, ended := map[string]uint64{}, map[nestor.ID]bool{}
+		var last eventlog.Position
+		ctx, n := t.Context(), 0
+		for len(ended) < chaosRoots {
+			for e, err := range client.log.Follow(ctx, eventlog.Filter{}, last) {
+				if err != nil {
+					t.Errorf("following after %d: %v", last, err)
+					return
+				}
+				if e.Position <= last || e.N != next[e.Run] {
+					t.Errorf("a follower saw event %d of run %s at %d; it was at %d, and %d was next", e.N, e.Run, e.Position, last, next[e.Run])
+					return
+				}
+				last, next[e.Run] = e.Position, e.N+1
+				if event, err := e.Decode(); err == nil {
+					if _, end := event.(*nestor.ExecutionComplete); end && e.Run == e.Root {
+						ended[nestor.ID(e.Root)] = true
+						break
+					}
+				}
+				if n++; n%50 == 0 {
+					break
+				}
+			}
+		}
+	}()
+	return finished
+}
+
 // A daemon that is killed again and again gets its trees to their end.
 func TestChaosEmbedded(t *testing.T) {
 	chance := seed(t)
@@ -234,10 +270,12 @@ func TestChaosEmbedded(t *testing.T) {
 			n++
 		}
 	}()
+	followed := follow(t, client)
 	roots := endure(t, client)
 	close(done)
 	t.Logf("%d kills", <-killed)
 	settled(t, client, roots)
+	<-followed
 }
 
 // Servers and workers of a cluster that are killed at random, each in its turn:
@@ -273,8 +311,10 @@ func TestChaosCluster(t *testing.T) {
 			}
 		}
 	}()
+	followed := follow(t, client)
 	roots := endure(t, client)
 	close(done)
 	t.Logf("%d kills", <-killed)
 	settled(t, client, roots)
+	<-followed
 }

@@ -230,9 +230,11 @@ func (e *Engine) write(ctx context.Context, name string, data []byte, revision u
 	return written, nil
 }
 
+// isWrongSequence tells whether a document had another revision. A bucket with
+// replicas says so with a code of its own (seen in 2.15.2).
 func isWrongSequence(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence
+	return ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
 // send carries out the commands of a document: all at once, each with an id by

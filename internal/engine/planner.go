@@ -19,7 +19,7 @@ import (
 const (
 	planners    = 8                // inputs that are decided about at once
 	plannerWait = 10 * time.Second // until an input is given to another process
-	pullWait    = 5 * time.Second  // how long one request for a message lasts
+	pullWait    = time.Second      // how long one request for a message lasts
 	retryAfter  = time.Second      // until an input that could not be handled is tried again
 )
 
@@ -69,7 +69,7 @@ func (e *Engine) consumer(ctx context.Context, stream string, config jetstream.C
 // be done comes again.
 func (e *Engine) handle(ctx context.Context, c jetstream.Consumer, do func(context.Context, jetstream.Msg) error) error {
 	for ctx.Err() == nil {
-		msg, err := e.pull(ctx, c, pullWait)
+		msg, err := e.pull(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -88,23 +88,22 @@ func (e *Engine) handle(ctx context.Context, c jetstream.Consumer, do func(conte
 	return nil
 }
 
-// pull waits for a message of c, nil if there is none for that long. It fails
-// only if there never will be one.
-func (e *Engine) pull(ctx context.Context, c jetstream.Consumer, wait time.Duration) (jetstream.Msg, error) {
-	waiting, stop := context.WithTimeout(ctx, wait)
-	defer stop()
-	msg, err := c.Next(jetstream.FetchContext(waiting))
+// pull waits for a message of c for a while; it returns nil if there is none. It
+// does not end before that, not even when whoever wants the message is gone: one
+// that was on its way would be lost for a lease. It fails only if there never will
+// be a message.
+func (e *Engine) pull(ctx context.Context, c jetstream.Consumer) (jetstream.Msg, error) {
+	began := time.Now()
+	msg, err := c.Next(jetstream.FetchMaxWait(pullWait))
 	switch {
 	case err == nil:
 		return msg, nil
-	case ctx.Err() != nil || waiting.Err() != nil:
-		return nil, nil
 	case e.b.Conn().IsClosed():
 		return nil, fmt.Errorf("the broker is closed: %w", err)
 	}
 	// The server is away, or has no leader: look again, not at once.
 	select {
-	case <-time.After(100 * time.Millisecond):
+	case <-time.After(100*time.Millisecond - time.Since(began)):
 	case <-ctx.Done():
 	}
 	return nil, nil

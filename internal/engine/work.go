@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -53,10 +54,11 @@ var (
 // Work takes tasks and executes them until ctx ends, and returns when all that
 // it executes has let go.
 func (e *Engine) Work(ctx context.Context, w Worker) error {
-	queues, err := e.queues(ctx, w.Labels)
+	tasks, err := e.open(ctx, w.Labels)
 	if err != nil {
 		return err
 	}
+	defer tasks.pulls.Wait()
 	var all sync.WaitGroup
 	defer all.Wait()
 	for {
@@ -64,7 +66,7 @@ func (e *Engine) Work(ctx context.Context, w Worker) error {
 		if err != nil {
 			return context.Cause(ctx)
 		}
-		msg, err := e.next(ctx, slot, queues)
+		msg, err := tasks.next(ctx, slot)
 		if msg == nil {
 			slot.Release()
 			if err != nil || ctx.Err() != nil {
@@ -79,50 +81,54 @@ func (e *Engine) Work(ctx context.Context, w Worker) error {
 	}
 }
 
-// queues returns the queues of tasks that a worker takes, the most urgent first.
-func (e *Engine) queues(ctx context.Context, labels []string) (list []jetstream.Consumer, err error) {
+// queues are the queues of tasks that a worker takes from.
+type queues struct {
+	e         *Engine
+	consumers []jetstream.Consumer // the most urgent first
+	asked     []atomic.Bool        // whether a pull is under way, for each
+	arrived   chan arrival         // sent by pulls, received by next; never closed
+	pulls     sync.WaitGroup
+}
+
+// arrival is what a pull gave.
+type arrival struct {
+	msg jetstream.Msg // nil if there was none
+	err error
+}
+
+// open returns the queues of tasks without a label and of those with the given
+// ones.
+func (e *Engine) open(ctx context.Context, labels []string) (*queues, error) {
+	q := &queues{e: e, arrived: make(chan arrival)}
 	for _, priority := range nestor.Priorities() {
 		for _, label := range append([]string{""}, labels...) {
 			task := nestor.Task{Label: label, Priority: priority}
 			if err := task.Check(); err != nil {
 				return nil, fmt.Errorf("worker: %w", err)
 			}
-			if label == "" {
-				label = "any"
-			} else {
-				label = "label-" + label
+			name := "tasks-any-" + string(priority)
+			if label != "" {
+				name = "tasks-label-" + label + "-" + string(priority)
 			}
-			name := "tasks-" + label + "-" + string(priority)
 			c, err := e.consumer(ctx, broker.Tasks, jetstream.ConsumerConfig{
 				Durable: name, FilterSubject: taskSubject(task), AckPolicy: jetstream.AckExplicitPolicy, AckWait: e.opts.Lease, MaxAckPending: -1,
 			})
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, c)
+			q.consumers = append(q.consumers, c)
 		}
 	}
-	return list, nil
+	q.asked = make([]atomic.Bool, len(q.consumers))
+	return q, nil
 }
 
 // next waits for a task: the most urgent one if there are several. It returns nil
 // when ctx ends, or when others need the slot.
-func (e *Engine) next(ctx context.Context, slot Slot, queues []jetstream.Consumer) (jetstream.Msg, error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var watch sync.WaitGroup
-	defer watch.Wait()
-	defer stop()
-	watch.Go(func() {
-		select {
-		case <-slot.Wanted():
-			stop()
-		case <-ctx.Done():
-		}
-	})
+func (q *queues) next(ctx context.Context, slot Slot) (jetstream.Msg, error) {
 	for ctx.Err() == nil {
-		for _, q := range queues {
-			batch, err := q.FetchNoWait(1)
+		for _, c := range q.consumers {
+			batch, err := c.FetchNoWait(1)
 			if err != nil {
 				break // waiting will tell
 			}
@@ -130,45 +136,45 @@ func (e *Engine) next(ctx context.Context, slot Slot, queues []jetstream.Consume
 				return msg, nil
 			}
 		}
-		msg, err := e.any(ctx, queues)
-		if msg != nil || err != nil {
-			return msg, err
+		q.request(ctx)
+		select {
+		case got := <-q.arrived:
+			if got.msg != nil || got.err != nil {
+				return got.msg, got.err
+			}
+		case <-slot.Wanted():
+			return nil, nil
+		case <-ctx.Done():
 		}
 	}
 	return nil, nil
 }
 
-// any waits until one of the queues has a task, for a while. What others give in
-// the same moment is given back.
-func (e *Engine) any(ctx context.Context, queues []jetstream.Consumer) (first jetstream.Msg, failure error) {
-	waiting, stop := context.WithTimeout(ctx, pullWait)
-	defer stop()
-	var mu sync.Mutex // guards first and failure
-	var all sync.WaitGroup
-	for _, q := range queues {
-		all.Go(func() {
-			msg, err := e.pull(waiting, q, pullWait)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err != nil:
-				failure = err
-			case msg == nil:
-				return
-			case first == nil:
-				first = msg
-			default:
-				msg.Nak()
-				return
+// request asks each queue for a task that is not asked already. What comes of it
+// arrives.
+func (q *queues) request(ctx context.Context) {
+	for i, c := range q.consumers {
+		if q.asked[i].Swap(true) {
+			continue
+		}
+		q.pulls.Go(func() {
+			defer q.asked[i].Store(false)
+			msg, err := q.e.pull(ctx, c)
+			late := time.NewTimer(q.e.opts.Lease / 4)
+			defer late.Stop()
+			select {
+			case q.arrived <- arrival{msg, err}:
+			case <-late.C: // nobody has a slot for it any more
+				if msg != nil {
+					msg.Nak()
+				}
+			case <-ctx.Done():
+				if msg != nil {
+					msg.Nak()
+				}
 			}
-			stop()
 		})
 	}
-	all.Wait()
-	if first != nil {
-		return first, nil
-	}
-	return nil, failure
 }
 
 // attempt has one delivered task executed, unless there is nothing to do.
