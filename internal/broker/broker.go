@@ -77,7 +77,9 @@ type Options struct {
 	URL         string // of a cluster to dial instead: nats://host:port, several with commas between
 	Credentials string // file with a user's JWT and key, for URL; empty means none but those in URL
 
-	Replicas int // of every stream; zero means 3 in a cluster, 1 otherwise
+	// Replicas of every stream. Zero means as many as it has, and when it is
+	// made 3 in a cluster, 1 otherwise.
+	Replicas int
 
 	// Listen makes the embedded server one that others can dial. Its zero value
 	// opens no port.
@@ -129,12 +131,6 @@ func open(ctx context.Context, o Options, l layout) (_ *Broker, err error) {
 		return nil, errors.New("opening the broker: both a folder and a URL are given; it is one or the other")
 	case o.Replicas < 0 || o.Replicas > 5:
 		return nil, fmt.Errorf("opening the broker: %d replicas: at most 5 are possible, and 3 are usual", o.Replicas)
-	}
-	if o.Replicas == 0 {
-		o.Replicas = 1
-		if o.URL != "" || o.Listen.Cluster != "" {
-			o.Replicas = 3
-		}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))

@@ -267,7 +267,7 @@ func (r *reader) next(ctx context.Context, to uint64) ([]*chunk, uint64, error) 
 }
 
 func (r *reader) tryNext(ctx context.Context, to uint64) ([]*chunk, uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := r.log.link.attempt(ctx)
 	defer cancel()
 	s := r.log.stream
 	// Where the chunks end that pass the filter, as the leader knows it. A

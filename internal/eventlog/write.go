@@ -20,8 +20,7 @@ const (
 	flushAfter = 25 * time.Millisecond // and any other after this
 	maxQueued  = 1 << 20               // bytes that Write queues before it waits
 
-	publishTimeout = 3 * time.Second // after which a publish is tried again
-	sharedWriters  = 1024            // kept by Append
+	sharedWriters = 1024 // kept by Append
 )
 
 // Writer appends to one run, in order. It is cheap, holds nothing while it has
@@ -407,7 +406,7 @@ func (w *Writer) reason(ctx context.Context, err error) error {
 }
 
 func (w *Writer) publish(ctx context.Context, c *chunk, last uint64) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	ctx, cancel := w.log.link.attempt(ctx)
 	defer cancel()
 	msg := &nats.Msg{Subject: Filter{w.root, w.run}.subject(), Data: c.encode()}
 	ack, err := w.log.broker.JetStream().PublishMsg(ctx, msg,
@@ -424,6 +423,8 @@ func (w *Writer) publish(ctx context.Context, c *chunk, last uint64) (uint64, er
 // lookup finds the end of the run. If c was sent it may be what follows the end
 // that was known: its sequence is set then.
 func (w *Writer) lookup(ctx context.Context, c *chunk, sent bool) error {
+	ctx, cancel := w.log.link.attempt(ctx)
+	defer cancel()
 	subject := Filter{w.root, w.run}.subject()
 	if sent {
 		msg, err := w.log.stream.GetMsg(ctx, w.tail.seq+1, jetstream.WithGetMsgSubject(subject))
