@@ -39,6 +39,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -181,7 +182,8 @@ type Log struct {
 	life    context.Context
 	stream  jetstream.Stream
 
-	link link
+	link  link
+	acked atomic.Uint64 // the highest sequence that was stored here
 
 	closing sync.Mutex
 	closed  bool // no flush may begin
@@ -239,7 +241,7 @@ func (l *Log) Run(ctx context.Context) error {
 	l.life, l.stream = life, s
 	l.hub.begin(s, l.broker.Conn())
 	close(l.started)
-	if err := l.hub.run(life, &l.link); err != nil {
+	if err := l.hub.run(life, l); err != nil {
 		return err
 	}
 	if ctx.Err() == nil {

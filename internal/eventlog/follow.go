@@ -94,7 +94,7 @@ func (r *reader) read(ctx context.Context) error {
 	if err != nil {
 		return r.log.broker.Explain(err)
 	}
-	return r.catchUp(ctx, info.State.LastSeq)
+	return r.catchUp(ctx, max(info.State.LastSeq, r.log.hub.position(), r.log.acked.Load()))
 }
 
 func (r *reader) follow(ctx context.Context, deltas bool) error {
@@ -274,13 +274,18 @@ func (r *reader) tryNext(ctx context.Context, to uint64) ([]*chunk, uint64, erro
 	// consumer may be on a replica that lags, and does not know that there is
 	// more.
 	var goal uint64
-	switch msg, err := s.GetLastMsgForSubject(ctx, r.filter.subject()); {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil, to, nil
-	case err != nil:
+	err := r.log.ask(ctx, to, func() error {
+		msg, err := s.GetLastMsgForSubject(ctx, r.filter.subject())
+		switch {
+		case err == nil:
+			goal = min(to, msg.Sequence)
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			return nil
+		}
+		return err
+	})
+	if err != nil {
 		return nil, 0, err
-	default:
-		goal = min(to, msg.Sequence)
 	}
 	start := r.after.seq()
 	if r.after == upTo(start) {

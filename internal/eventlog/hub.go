@@ -73,7 +73,7 @@ func (h *hub) begin(s jetstream.Stream, nc *nats.Conn) {
 
 // run reads until ctx ends. A consumer that fails, or whose server is no longer
 // the one that we are connected to, is made anew from where it was.
-func (h *hub) run(ctx context.Context, l *link) error {
+func (h *hub) run(ctx context.Context, l *Log) error {
 	changed := h.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	defer h.nc.RemoveStatusListener(changed)
 	for wait := 10 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, time.Second) {
@@ -95,19 +95,19 @@ func (h *hub) run(ctx context.Context, l *link) error {
 
 // consume reads with one consumer until it fails. It reports whether anything
 // was read.
-func (h *hub) consume(ctx context.Context, l *link, changed chan nats.Status) (read bool, err error) {
+func (h *hub) consume(ctx context.Context, l *Log, changed chan nats.Status) (read bool, err error) {
 	for len(changed) > 0 {
 		<-changed
 	}
 	// What was stored up to last and is not delivered was purged before we read
 	// it, and is in the archive.
-	try, cancel := l.attempt(ctx)
+	try, cancel := l.link.attempt(ctx)
 	defer cancel()
 	info, err := h.stream.Info(try)
 	if err != nil {
 		return false, err
 	}
-	last, high := info.State.LastSeq, h.position()
+	last, high := max(info.State.LastSeq, l.acked.Load()), h.position()
 	c, err := h.stream.CreateConsumer(try, jetstream.ConsumerConfig{
 		Name:              "hub-" + nats.NewInbox()[len(nats.InboxPrefix):],
 		FilterSubject:     broker.EventSubject + "*.*",

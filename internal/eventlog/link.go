@@ -59,3 +59,34 @@ func (l *link) attempt(ctx context.Context) (context.Context, context.CancelFunc
 		cancel(nil)
 	}
 }
+
+// errLate says that a server does not know yet what is known here.
+var errLate = errors.New("the leader of the stream has changed and is not up to date")
+
+// ask asks the leader of the stream, when it has all up to a sequence. A server
+// that has just become the leader answers before it has (seen in 2.15.2), so it
+// must be the same before and after, and have it before.
+func (l *Log) ask(ctx context.Context, least uint64, request func() error) error {
+	before := l.stream.CachedInfo()
+	if before.Cluster == nil || before.Config.Replicas < 2 {
+		return request()
+	}
+	before, err := l.stream.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if before.State.LastSeq < least {
+		return errLate
+	}
+	if err := request(); err != nil {
+		return err
+	}
+	after, err := l.stream.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if before.Cluster == nil || after.Cluster == nil || before.Cluster.Leader != after.Cluster.Leader {
+		return errLate
+	}
+	return nil
+}
