@@ -87,7 +87,8 @@ type Options struct {
 
 	// AcceptDamage goes on with what is left of damaged files, once, instead of
 	// refusing with a DamageError. Streams that cannot be read at all are moved to
-	// the folder "damaged" in Dir.
+	// the folder "damaged" in Dir, and made anew with sequences that were not given
+	// out before; a stream that lost its end gives those sequences out again.
 	AcceptDamage bool
 
 	Log *slog.Logger // of what the embedded server warns of; nil discards
@@ -105,6 +106,7 @@ type Broker struct {
 	log    *serverLog
 	lock   *lock
 	marks  *marks
+	first  map[string]uint64  // sequences of streams that are made anew after damage
 	stop   context.CancelFunc // of the goroutine that keeps the marks
 	marked chan struct{}      // closed by it when it has ended
 
@@ -149,6 +151,7 @@ func open(ctx context.Context, o Options, l layout) (_ *Broker, err error) {
 	if err != nil {
 		return nil, err
 	}
+	l.first = b.first
 	if err := l.declareIn(ctx, b.js, o); err != nil {
 		if errors.Is(err, errMissing) && b.marks != nil {
 			return nil, b.damaged([]string{err.Error()})

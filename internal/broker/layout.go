@@ -66,6 +66,7 @@ func Later(subject, target string, at time.Time, data []byte) *nats.Msg {
 type layout struct {
 	version int
 	streams []jetstream.StreamConfig
+	first   map[string]uint64 // sequence with which a stream begins that is made; 1 if it has none
 
 	// Every change of what is declared is a new version. steps[i] makes layout
 	// i+2 of layout i+1; it may be cut off and run again, and by two servers at
@@ -243,6 +244,11 @@ func (l layout) stream(ctx context.Context, js jetstream.JetStream, config jetst
 		config.Replicas = 3
 	default:
 		config.Replicas = 1
+	}
+	if is == nil {
+		config.FirstSeq = l.first[config.Name]
+	} else {
+		config.FirstSeq = is.FirstSeq
 	}
 	config.Storage, config.MaxMsgSize = jetstream.FileStorage, MaxDocument
 	config.Metadata = map[string]string{ours: version}

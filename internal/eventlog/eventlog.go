@@ -235,6 +235,9 @@ func (l *Log) Run(ctx context.Context) error {
 		}
 	})
 	s, err := l.open(life)
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("opening the log: %w", err)
 	}
