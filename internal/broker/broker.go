@@ -77,7 +77,9 @@ type Options struct {
 	URL         string // of a cluster to dial instead: nats://host:port, several with commas between
 	Credentials string // file with a user's JWT and key, for URL; empty means none but those in URL
 
-	Replicas int // of every stream; zero means 3 in a cluster, 1 otherwise
+	// Replicas of every stream. Zero means as many as it has, and when it is
+	// made 3 in a cluster, 1 otherwise.
+	Replicas int
 
 	// Listen makes the embedded server one that others can dial. Its zero value
 	// opens no port.
@@ -85,7 +87,8 @@ type Options struct {
 
 	// AcceptDamage goes on with what is left of damaged files, once, instead of
 	// refusing with a DamageError. Streams that cannot be read at all are moved to
-	// the folder "damaged" in Dir.
+	// the folder "damaged" in Dir, and made anew with sequences that were not given
+	// out before; a stream that lost its end gives those sequences out again.
 	AcceptDamage bool
 
 	Log *slog.Logger // of what the embedded server warns of; nil discards
@@ -103,6 +106,7 @@ type Broker struct {
 	log    *serverLog
 	lock   *lock
 	marks  *marks
+	first  map[string]uint64  // sequences of streams that are made anew after damage
 	stop   context.CancelFunc // of the goroutine that keeps the marks
 	marked chan struct{}      // closed by it when it has ended
 
@@ -130,12 +134,6 @@ func open(ctx context.Context, o Options, l layout) (_ *Broker, err error) {
 	case o.Replicas < 0 || o.Replicas > 5:
 		return nil, fmt.Errorf("opening the broker: %d replicas: at most 5 are possible, and 3 are usual", o.Replicas)
 	}
-	if o.Replicas == 0 {
-		o.Replicas = 1
-		if o.URL != "" || o.Listen.Cluster != "" {
-			o.Replicas = 3
-		}
-	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
@@ -153,6 +151,7 @@ func open(ctx context.Context, o Options, l layout) (_ *Broker, err error) {
 	if err != nil {
 		return nil, err
 	}
+	l.first = b.first
 	if err := l.declareIn(ctx, b.js, o); err != nil {
 		if errors.Is(err, errMissing) && b.marks != nil {
 			return nil, b.damaged([]string{err.Error()})

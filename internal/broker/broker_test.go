@@ -380,6 +380,18 @@ func TestThreeServersAreOneCluster(t *testing.T) {
 	}
 }
 
+func TestDiallingLeavesReplicasAlone(t *testing.T) {
+	b := mustOpen(t, Options{Dir: t.TempDir(), Listen: Listen{Port: -1, Token: "secret"}})
+	client := mustOpen(t, Options{URL: "nats://nestor:secret@" + b.Addr()})
+	s, err := client.JetStream().Stream(soon(t), Events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.CachedInfo().Config.Replicas; n != 1 {
+		t.Errorf("%d replicas", n)
+	}
+}
+
 func BenchmarkOpen(b *testing.B) {
 	for _, messages := range []int{0, 10_000} {
 		b.Run(fmt.Sprint("messages=", messages), func(b *testing.B) {

@@ -144,6 +144,16 @@ func (m *marks) begin(accept bool) (inventory, error) {
 	return found, nil
 }
 
+// beyond returns sequences that no stream can have reached: more than it takes
+// in between two marks.
+func (m *marks) beyond() map[string]uint64 {
+	first := make(map[string]uint64, len(m.Last))
+	for name, last := range m.Last {
+		first[name] = last + 1<<20
+	}
+	return first
+}
+
 // closed writes that the server has been shut down.
 func (m *marks) closed() error {
 	blocks, err := take(m.dir)

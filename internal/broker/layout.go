@@ -66,15 +66,16 @@ func Later(subject, target string, at time.Time, data []byte) *nats.Msg {
 type layout struct {
 	version int
 	streams []jetstream.StreamConfig
-	buckets []jetstream.KeyValueConfig
-	objects []jetstream.ObjectStoreConfig
+	first   map[string]uint64 // sequence with which a stream begins that is made; 1 if it has none
 
-	// steps[i] makes layout i+2 of layout i+1. It may be cut off and run again,
-	// and by two servers at once. Fields that the server can change in place
-	// need none: they are declared.
+	// Every change of what is declared is a new version. steps[i] makes layout
+	// i+2 of layout i+1; it may be cut off and run again, and by two servers at
+	// once. It is nil where declaring the streams anew is enough.
 	steps []func(context.Context, jetstream.JetStream) error
 }
 
+// None is AllowDirect, so that a read is answered by the leader, with what was
+// written last, and not by a replica that may lag.
 var current = layout{
 	version: 1,
 	streams: []jetstream.StreamConfig{
@@ -88,8 +89,7 @@ var current = layout{
 			// knows the ids of messages that it still holds, so one that was
 			// handled before a restart can come twice (seen in 2.15.2), and the plan
 			// must drop it by its fence.
-			Duplicates:  10 * time.Minute,
-			AllowDirect: true,
+			Duplicates: 10 * time.Minute,
 		},
 		{
 			Name:      Tasks,
@@ -98,7 +98,6 @@ var current = layout{
 			// The same, for the outbox of a run's document.
 			Duplicates:        10 * time.Minute,
 			AllowMsgSchedules: true,
-			AllowDirect:       true,
 		},
 		{
 			Name:      Events,
@@ -108,16 +107,29 @@ var current = layout{
 			// twice by the sequence that they expect, which is exact; and all ids
 			// within the window are read again at every start.
 			Duplicates: 100 * time.Millisecond,
-			// Not AllowDirect: any replica would answer then, also one that lags,
-			// and who asks where a run or a tree ends must be told the truth.
+		},
+		bucket(Runs),
+		{
+			Name:        "OBJ_" + Blobs,
+			Subjects:    []string{"$O." + Blobs + ".C.>", "$O." + Blobs + ".M.>"},
+			Discard:     jetstream.DiscardNew,
+			AllowRollup: true,
 		},
 	},
-	buckets: []jetstream.KeyValueConfig{
-		{Bucket: Runs, History: 1, MaxValueSize: MaxDocument},
-	},
-	objects: []jetstream.ObjectStoreConfig{
-		{Bucket: Blobs},
-	},
+}
+
+// bucket is the stream of a key-value bucket that keeps the last value of each
+// key, as the client would make it but for AllowDirect: with that any replica
+// answers, also one that has not seen yet what was just written.
+func bucket(name string) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:              "KV_" + name,
+		Subjects:          []string{"$KV." + name + ".>"},
+		MaxMsgsPerSubject: 1,
+		Discard:           jetstream.DiscardNew,
+		AllowRollup:       true,
+		DenyDelete:        true,
+	}
 }
 
 // ours marks a stream as declared here, in its metadata.
@@ -160,7 +172,7 @@ func (l layout) declareIn(ctx context.Context, js jetstream.JetStream, o Options
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%w: see that its servers run, and that there are at least %d", last, o.Replicas)
+			return fmt.Errorf("%w: see that its servers run, and that there are as many as replicas", last)
 		}
 	}
 }
@@ -168,19 +180,15 @@ func (l layout) declareIn(ctx context.Context, js jetstream.JetStream, o Options
 // declare makes or changes what l lists, after the steps from an older
 // version. The version is written last, so that where it stands all is there.
 func (l layout) declare(ctx context.Context, js jetstream.JetStream, o Options) error {
-	replicas := o.Replicas
-	meta := jetstream.KeyValueConfig{Bucket: Meta, History: 1}
-	exists, err := l.check(ctx, js, "KV_"+Meta, 0)
+	meta := bucket(Meta)
+	exists, err := l.check(ctx, js, meta.Name, 0)
+	if err == nil && exists == nil {
+		err = l.stream(ctx, js, meta, o, 0)
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("bucket %s: %w", Meta, err)
 	}
-	l.finishBucket(&meta, replicas)
-	var kv jetstream.KeyValue
-	if exists {
-		kv, err = js.KeyValue(ctx, Meta) // changed, if at all, once its version is known not to be newer
-	} else {
-		kv, err = js.CreateOrUpdateKeyValue(ctx, meta)
-	}
+	kv, err := js.KeyValue(ctx, Meta)
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", Meta, err)
 	}
@@ -192,7 +200,11 @@ func (l layout) declare(ctx context.Context, js jetstream.JetStream, o Options) 
 		return fmt.Errorf("the broker's files were written by a newer nestor (layout %d; this one knows %d): use that version, or give this one a folder or an account of its own: %w", was, l.version, ErrNewer)
 	}
 	for v := max(was, 1); was > 0 && v < l.version; v++ {
-		if err := l.steps[v-1](ctx, js); err != nil {
+		step := l.steps[v-1]
+		if step == nil {
+			continue
+		}
+		if err := step(ctx, js); err != nil {
 			return fmt.Errorf("migrating from layout %d to %d: %w", v, v+1, err)
 		}
 	}
@@ -202,27 +214,9 @@ func (l layout) declare(ctx context.Context, js jetstream.JetStream, o Options) 
 	if was == l.version && !o.AcceptDamage {
 		expect = was
 	}
-	for _, config := range l.streams {
-		if err := l.stream(ctx, js, config, replicas, expect); err != nil {
+	for _, config := range append([]jetstream.StreamConfig{meta}, l.streams...) {
+		if err := l.stream(ctx, js, config, o, expect); err != nil {
 			return fmt.Errorf("stream %s: %w", config.Name, err)
-		}
-	}
-	for _, config := range append([]jetstream.KeyValueConfig{meta}, l.buckets...) {
-		if _, err := l.check(ctx, js, "KV_"+config.Bucket, expect); err != nil {
-			return fmt.Errorf("bucket %s: %w", config.Bucket, err)
-		}
-		l.finishBucket(&config, replicas)
-		if _, err := js.CreateOrUpdateKeyValue(ctx, config); err != nil {
-			return fmt.Errorf("bucket %s: %w", config.Bucket, err)
-		}
-	}
-	for _, config := range l.objects {
-		if _, err := l.check(ctx, js, "OBJ_"+config.Bucket, expect); err != nil {
-			return fmt.Errorf("object store %s: %w", config.Bucket, err)
-		}
-		config.Replicas, config.Storage, config.Metadata = replicas, jetstream.FileStorage, l.metadata()
-		if _, err := js.CreateOrUpdateObjectStore(ctx, config); err != nil {
-			return fmt.Errorf("object store %s: %w", config.Bucket, err)
 		}
 	}
 	if was == l.version {
@@ -231,39 +225,55 @@ func (l layout) declare(ctx context.Context, js jetstream.JetStream, o Options) 
 	return l.writeVersion(ctx, kv, revision)
 }
 
-func (l layout) stream(ctx context.Context, js jetstream.JetStream, config jetstream.StreamConfig, replicas, expect int) error {
-	if _, err := l.check(ctx, js, config.Name, expect); err != nil {
+// stream makes or changes one, unless it is as this version declares it. Who did
+// not ask for a number of replicas leaves it as it is.
+func (l layout) stream(ctx context.Context, js jetstream.JetStream, config jetstream.StreamConfig, o Options, expect int) error {
+	is, err := l.check(ctx, js, config.Name, expect)
+	if err != nil {
 		return err
 	}
-	config.Replicas, config.Storage, config.Metadata = replicas, jetstream.FileStorage, l.metadata()
-	config.MaxMsgSize = MaxDocument
-	_, err := js.CreateOrUpdateStream(ctx, config)
+	config.Replicas = o.Replicas
+	version := strconv.Itoa(l.version)
+	switch {
+	case is != nil && (o.Replicas == 0 || o.Replicas == is.Replicas) && is.Metadata[ours] == version:
+		return nil
+	case o.Replicas != 0:
+	case is != nil:
+		config.Replicas = is.Replicas
+	case o.URL != "" || o.Listen.Cluster != "":
+		config.Replicas = 3
+	default:
+		config.Replicas = 1
+	}
+	if is == nil {
+		config.FirstSeq = l.first[config.Name]
+	} else {
+		config.FirstSeq = is.FirstSeq
+	}
+	config.Storage, config.MaxMsgSize = jetstream.FileStorage, MaxDocument
+	config.Metadata = map[string]string{ours: version}
+	_, err = js.CreateOrUpdateStream(ctx, config)
 	return err
 }
 
-func (l layout) finishBucket(config *jetstream.KeyValueConfig, replicas int) {
-	config.Replicas, config.Storage, config.Metadata = replicas, jetstream.FileStorage, l.metadata()
-}
-
-func (l layout) metadata() map[string]string {
-	return map[string]string{ours: strconv.Itoa(l.version)}
-}
-
-// check reports whether a stream exists, and fails if it is not ours, or if
-// the layout expect, which has it, was declared and it is gone.
-func (l layout) check(ctx context.Context, js jetstream.JetStream, name string, expect int) (bool, error) {
+// check returns the configuration of a stream, nil if it does not exist. It
+// fails if it is not ours, or if the layout expect, which has it, was declared
+// and it is gone.
+func (l layout) check(ctx context.Context, js jetstream.JetStream, name string, expect int) (*jetstream.StreamConfig, error) {
 	s, err := js.Stream(ctx, name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound) && expect > 0:
-		return false, fmt.Errorf("%w: %s was there, with all that it held", errMissing, name)
+		return nil, fmt.Errorf("%w: %s was there, with all that it held", errMissing, name)
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return false, nil
+		return nil, nil
 	case err != nil:
-		return false, err
-	case s.CachedInfo().Config.Metadata[ours] == "":
-		return false, fmt.Errorf("%w: %s: give nestor an account of its own", ErrForeign, name)
+		return nil, err
 	}
-	return true, nil
+	config := s.CachedInfo().Config
+	if config.Metadata[ours] == "" {
+		return nil, fmt.Errorf("%w: %s: give nestor an account of its own", ErrForeign, name)
+	}
+	return &config, nil
 }
 
 func readVersion(ctx context.Context, kv jetstream.KeyValue) (version int, revision uint64, err error) {

@@ -65,6 +65,9 @@ func (b *Broker) embed(ctx context.Context, o Options) (err error) {
 		if b.marks, err = readMarks(o.Dir); err != nil {
 			return err
 		}
+		if o.AcceptDamage {
+			b.first = b.marks.beyond()
+		}
 		if before, err = b.marks.begin(o.AcceptDamage); err != nil {
 			return err
 		}

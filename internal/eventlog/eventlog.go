@@ -39,6 +39,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -181,6 +182,9 @@ type Log struct {
 	life    context.Context
 	stream  jetstream.Stream
 
+	link  link
+	acked atomic.Uint64 // the highest sequence that was stored here
+
 	closing sync.Mutex
 	closed  bool // no flush may begin
 	flushes sync.WaitGroup
@@ -219,14 +223,10 @@ func (l *Log) Run(ctx context.Context) error {
 	defer end(nil)
 	defer l.end(end)
 
-	s, err := l.open(life)
-	if err != nil {
-		return fmt.Errorf("opening the log: %w", err)
-	}
-	l.life, l.stream = life, s
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer end(ErrClosed)
+	wg.Go(func() { l.link.watch(life, l.broker.Conn()) })
 	wg.Go(func() {
 		select {
 		case <-l.broker.Failed():
@@ -234,11 +234,17 @@ func (l *Log) Run(ctx context.Context) error {
 		case <-life.Done():
 		}
 	})
-	if err := l.hub.open(life, s); err != nil {
+	s, err := l.open(life)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("opening the log: %w", err)
 	}
+	l.life, l.stream = life, s
+	l.hub.begin(s, l.broker.Conn())
 	close(l.started)
-	if err := l.hub.run(life, l.broker); err != nil {
+	if err := l.hub.run(life, l); err != nil {
 		return err
 	}
 	if ctx.Err() == nil {
@@ -251,7 +257,9 @@ func (l *Log) Run(ctx context.Context) error {
 // take a while to answer for.
 func (l *Log) open(ctx context.Context) (jetstream.Stream, error) {
 	for {
-		s, err := l.broker.JetStream().Stream(ctx, broker.Events)
+		try, cancel := l.link.attempt(ctx)
+		s, err := l.broker.JetStream().Stream(try, broker.Events)
+		cancel()
 		if err == nil || errors.Is(err, jetstream.ErrStreamNotFound) || ctx.Err() != nil {
 			return s, err
 		}

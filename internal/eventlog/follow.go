@@ -49,7 +49,7 @@ func (l *Log) FollowLive(ctx context.Context, filter Filter, after Position) ite
 
 func (l *Log) follow(ctx context.Context, filter Filter, after Position, deltas bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		r := &reader{log: l, filter: filter, after: after, runs: map[string]uint64{}, yield: yield}
+		r := &reader{log: l, filter: filter, after: after, runs: map[runKey]uint64{}, yield: yield}
 		if err := r.follow(ctx, deltas); err != nil && !errors.Is(err, errStopped) {
 			yield(Event{}, fmt.Errorf("following the log: %w", err))
 		}
@@ -60,7 +60,7 @@ func (l *Log) follow(ctx context.Context, filter Filter, after Position, deltas 
 // then ends. The rules of Follow hold.
 func (l *Log) Read(ctx context.Context, filter Filter, after Position) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		r := &reader{log: l, filter: filter, after: after, runs: map[string]uint64{}, yield: yield}
+		r := &reader{log: l, filter: filter, after: after, runs: map[runKey]uint64{}, yield: yield}
 		if err := r.read(ctx); err != nil && !errors.Is(err, errStopped) {
 			yield(Event{}, fmt.Errorf("reading the log: %w", err))
 		}
@@ -75,9 +75,14 @@ type reader struct {
 	log    *Log
 	filter Filter
 	after  Position          // of what was yielded, or is known not to exist
-	runs   map[string]uint64 // number of the next event, of the runs that were seen
+	runs   map[runKey]uint64 // number of the next event, of the runs that were seen
 	yield  func(Event, error) bool
+
+	goal   uint64 // the last chunk up to goalOf that passes the filter
+	goalOf uint64 // zero if it is not known
 }
+
+type runKey struct{ root, run string }
 
 // maxRuns bounds what a reader remembers. When it is exceeded, gaps across that
 // moment are not found.
@@ -94,7 +99,7 @@ func (r *reader) read(ctx context.Context) error {
 	if err != nil {
 		return r.log.broker.Explain(err)
 	}
-	return r.catchUp(ctx, info.State.LastSeq)
+	return r.catchUp(ctx, max(info.State.LastSeq, r.log.hub.position(), r.log.acked.Load()))
 }
 
 func (r *reader) follow(ctx context.Context, deltas bool) error {
@@ -164,7 +169,7 @@ func (r *reader) emit(e Event) error {
 	if e.Position <= r.after {
 		return nil
 	}
-	key := e.Root + "." + e.Run
+	key := runKey{e.Root, e.Run}
 	if want, ok := r.runs[key]; ok && e.N != want {
 		return &GapError{Root: e.Root, Run: e.Run, Want: want, Got: e.N, Next: e.Position - 1}
 	}
@@ -181,7 +186,7 @@ func (r *reader) emit(e Event) error {
 
 // catchUp yields what the stream and the archive hold up to the chunk to.
 func (r *reader) catchUp(ctx context.Context, to uint64) error {
-	for r.after < upTo(to) {
+	for to > 0 && r.after < upTo(to) {
 		chunks, end, err := r.next(ctx, to)
 		if err != nil {
 			return err
@@ -247,9 +252,11 @@ func (r *reader) next(ctx context.Context, to uint64) ([]*chunk, uint64, error) 
 	defer func() { <-r.log.readers }()
 	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		chunks, end, err := r.tryNext(ctx, to)
-		switch {
-		case err == nil:
+		if err == nil {
 			return chunks, end, nil
+		}
+		r.goalOf = 0 // it may have been purged
+		switch {
 		case ctx.Err() != nil:
 			return nil, 0, context.Cause(ctx)
 		case r.log.life.Err() != nil:
@@ -267,21 +274,30 @@ func (r *reader) next(ctx context.Context, to uint64) ([]*chunk, uint64, error) 
 }
 
 func (r *reader) tryNext(ctx context.Context, to uint64) ([]*chunk, uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := r.log.link.attempt(ctx)
 	defer cancel()
 	s := r.log.stream
 	// Where the chunks end that pass the filter, as the leader knows it. A
 	// consumer may be on a replica that lags, and does not know that there is
 	// more.
-	var goal uint64
-	switch msg, err := s.GetLastMsgForSubject(ctx, r.filter.subject()); {
-	case errors.Is(err, jetstream.ErrMsgNotFound):
-		return nil, to, nil
-	case err != nil:
-		return nil, 0, err
-	default:
-		goal = min(to, msg.Sequence)
+	if r.goalOf != to {
+		err := r.log.ask(ctx, to, func() error {
+			r.goal = 0
+			msg, err := s.GetLastMsgForSubject(ctx, r.filter.subject())
+			switch {
+			case err == nil:
+				r.goal = min(to, msg.Sequence)
+			case errors.Is(err, jetstream.ErrMsgNotFound):
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+		r.goalOf = to
 	}
+	goal := r.goal
 	start := r.after.seq()
 	if r.after == upTo(start) {
 		start++
@@ -316,7 +332,10 @@ func (r *reader) tryNext(ctx context.Context, to uint64) ([]*chunk, uint64, erro
 		switch {
 		case w.end >= goal:
 			return w.chunks, to, nil
-		case w.size >= w.limit, len(w.chunks) == before && before > 0:
+		case w.size >= w.limit:
+			return w.chunks, w.end, nil
+		case len(w.chunks) == before && before > 0:
+			r.goalOf = 0
 			return w.chunks, w.end, nil
 		case before == 0 && len(w.chunks) == 0:
 			// The goal was purged meanwhile, or a replica is late: ask again.

@@ -20,6 +20,7 @@ type hub struct {
 	queue int // bytes that a follower's queue holds
 
 	stream jetstream.Stream
+	nc     *nats.Conn
 	gone   chan struct{} // closed by end
 
 	mu sync.Mutex
@@ -31,8 +32,7 @@ type hub struct {
 	roots map[string]map[*follower]bool // the others that name a root, by it
 	runs  map[string]map[*follower]bool // those that name a run alone, by it
 
-	live sync.Mutex // taken before mu
-	nc   *nats.Conn
+	live sync.Mutex         // taken before mu
 	sub  *nats.Subscription // to deltas, while somebody wants them
 	want int                // how many do
 }
@@ -65,26 +65,19 @@ type item struct {
 	delta *Event
 }
 
-// open learns where the stream ends.
-func (h *hub) open(ctx context.Context, s jetstream.Stream) error {
-	info, err := s.Info(ctx)
-	if err != nil {
-		return err
-	}
-	h.stream, h.high = s, info.State.LastSeq
-	return nil
+// begin takes the stream, from where it ended when it was asked for. Nothing
+// else is called before.
+func (h *hub) begin(s jetstream.Stream, nc *nats.Conn) {
+	h.stream, h.high, h.nc = s, s.CachedInfo().State.LastSeq, nc
 }
 
 // run reads until ctx ends. A consumer that fails, or whose server is no longer
 // the one that we are connected to, is made anew from where it was.
-func (h *hub) run(ctx context.Context, b *broker.Broker) error {
-	h.live.Lock()
-	h.nc = b.Conn()
-	h.live.Unlock()
+func (h *hub) run(ctx context.Context, l *Log) error {
 	changed := h.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	defer h.nc.RemoveStatusListener(changed)
 	for wait := 10 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, time.Second) {
-		read, err := h.consume(ctx, changed)
+		read, err := h.consume(ctx, l, changed)
 		switch {
 		case ctx.Err() != nil:
 		case h.nc.IsClosed():
@@ -102,18 +95,20 @@ func (h *hub) run(ctx context.Context, b *broker.Broker) error {
 
 // consume reads with one consumer until it fails. It reports whether anything
 // was read.
-func (h *hub) consume(ctx context.Context, changed chan nats.Status) (read bool, err error) {
+func (h *hub) consume(ctx context.Context, l *Log, changed chan nats.Status) (read bool, err error) {
 	for len(changed) > 0 {
 		<-changed
 	}
 	// What was stored up to last and is not delivered was purged before we read
 	// it, and is in the archive.
-	info, err := h.stream.Info(ctx)
+	try, cancel := l.link.attempt(ctx)
+	defer cancel()
+	info, err := h.stream.Info(try)
 	if err != nil {
 		return false, err
 	}
-	last, high := info.State.LastSeq, h.position()
-	c, err := h.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+	last, high := max(info.State.LastSeq, l.acked.Load()), h.position()
+	c, err := h.stream.CreateConsumer(try, jetstream.ConsumerConfig{
 		Name:              "hub-" + nats.NewInbox()[len(nats.InboxPrefix):],
 		FilterSubject:     broker.EventSubject + "*.*",
 		DeliverPolicy:     jetstream.DeliverByStartSequencePolicy,

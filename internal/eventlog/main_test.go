@@ -135,7 +135,7 @@ func otherProcess(t testing.TB) *place {
 	}
 	return &place{
 		name:    "other process",
-		options: broker.Options{URL: "nats://nestor:" + token + "@127.0.0.1:" + strconv.Itoa(port), Replicas: 1},
+		options: broker.Options{URL: "nats://nestor:" + token + "@127.0.0.1:" + strconv.Itoa(port)},
 		servers: []*process{p},
 	}
 }

@@ -128,10 +128,8 @@ func nothingIsLostOrRepeated(t *testing.T, at *place) {
 
 	var everything sync.WaitGroup
 	// Writers.
-	var trees []*sync.WaitGroup
 	for r := range roots {
 		tree := &sync.WaitGroup{}
-		trees = append(trees, tree)
 		for run := range runs {
 			tree.Go(func() {
 				if err := writeRun(ctx, logs[run%len(logs)], random(1000+r*runs+run), name("root", r), name("run", r*runs+run), events); err != nil {

@@ -20,8 +20,7 @@ const (
 	flushAfter = 25 * time.Millisecond // and any other after this
 	maxQueued  = 1 << 20               // bytes that Write queues before it waits
 
-	publishTimeout = 3 * time.Second // after which a publish is tried again
-	sharedWriters  = 1024            // kept by Append
+	sharedWriters = 1024 // kept by Append
 )
 
 // Writer appends to one run, in order. It is cheap, holds nothing while it has
@@ -469,13 +468,16 @@ func (w *Writer) reason(ctx context.Context, err error) error {
 }
 
 func (w *Writer) publish(ctx context.Context, c *chunk, last uint64) (uint64, error) {
-	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	ctx, cancel := w.log.link.attempt(ctx)
 	defer cancel()
 	msg := &nats.Msg{Subject: Filter{w.root, w.run}.subject(), Data: c.encode()}
 	ack, err := w.log.broker.JetStream().PublishMsg(ctx, msg,
 		jetstream.WithExpectLastSequencePerSubject(last), jetstream.WithExpectStream(broker.Events), jetstream.WithRetryAttempts(0))
 	if err != nil {
 		return 0, err
+	}
+	for acked := w.log.acked.Load(); acked < ack.Sequence && !w.log.acked.CompareAndSwap(acked, ack.Sequence); {
+		acked = w.log.acked.Load()
 	}
 	if ack.Sequence > maxSeq {
 		return 0, fmt.Errorf("the log is full: its sequence is %d", ack.Sequence)
@@ -486,43 +488,47 @@ func (w *Writer) publish(ctx context.Context, c *chunk, last uint64) (uint64, er
 // lookup finds the end of the run. If c was sent it may be what follows the end
 // that was known: its sequence is set then.
 func (w *Writer) lookup(ctx context.Context, c *chunk, sent bool) error {
-	subject := Filter{w.root, w.run}.subject()
-	if sent {
-		msg, err := w.log.stream.GetMsg(ctx, w.tail.seq+1, jetstream.WithGetMsgSubject(subject))
-		switch {
-		case err == nil:
-			found, err := decode(msg.Subject, msg.Sequence, msg.Data)
-			if err != nil {
+	ctx, cancel := w.log.link.attempt(ctx)
+	defer cancel()
+	var next, last *chunk // behind the end that was known, and now
+	err := w.log.ask(ctx, w.tail.seq, func() (err error) {
+		subject := Filter{w.root, w.run}.subject()
+		s := w.log.stream
+		if sent {
+			if next, err = found(s.GetMsg(ctx, w.tail.seq+1, jetstream.WithGetMsgSubject(subject))); err != nil {
 				return err
 			}
-			if found.writer == c.writer && found.n == c.n {
-				c.seq, w.known = found.seq, true
-				return nil
-			}
-		case !errors.Is(err, jetstream.ErrMsgNotFound):
-			return err
 		}
-	}
-	msg, err := w.log.stream.GetLastMsgForSubject(ctx, subject)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		if w.tail.seq != 0 {
-			return ErrArchived // it was there
-		}
+		last, err = found(s.GetLastMsgForSubject(ctx, subject))
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case next != nil && next.writer == c.writer && next.n == c.n:
+		c.seq = next.seq
+	case last != nil:
+		w.tail = last.tail()
+	case w.tail.seq != 0:
+		return ErrArchived // it was there
+	default:
 		if err := w.log.notArchived(ctx, w.root, w.run); err != nil {
 			return err
 		}
-		w.known = true
-		return nil
 	}
-	if err != nil {
-		return err
-	}
-	last, err := decode(msg.Subject, msg.Sequence, msg.Data)
-	if err != nil {
-		return err
-	}
-	w.tail, w.known = last.tail(), true
+	w.known = true
 	return nil
+}
+
+// found decodes a message, if there is one.
+func found(msg *jetstream.RawStreamMsg, err error) (*chunk, error) {
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return decode(msg.Subject, msg.Sequence, msg.Data)
 }
 
 // notArchived fails if a run that has no events in the stream has some in the
