@@ -92,6 +92,36 @@ func (e *Engine) load(ctx context.Context, id nestor.ID) (*entry, error) {
 	return en, nil
 }
 
+// errUnconfirmed says that what refused an input may have been outdated.
+var errUnconfirmed = errors.New("the document may have been outdated")
+
+// heard is apply for what was delivered, which is acknowledged if it returns nil:
+// it was heard, or changes nothing. Where a leader may answer with what was true
+// a moment ago, a refusal counts only once the document that it is based on could
+// be written again as it is.
+func (e *Engine) heard(ctx context.Context, id nestor.ID, in plan.Input) (plan.Run, error) {
+	run, err := e.apply(ctx, id, in)
+	if err == nil || settled(err) != nil || !e.replicated {
+		return run, settled(err)
+	}
+	en, err := e.load(ctx, id)
+	if err != nil {
+		return run, err
+	}
+	if _, _, refused := plan.Decide(en.doc.Run, in, time.Now()); refused == nil || en.revision == 0 {
+		return run, errUnconfirmed
+	}
+	data, err := json.Marshal(en.doc)
+	if err != nil {
+		return run, err
+	}
+	if _, err := e.write(ctx, docName(id), data, en.revision); err != nil {
+		return run, errUnconfirmed
+	}
+	e.forget(id)
+	return run, nil
+}
+
 // tryFor is how long an answer is waited for before the same is asked again: what
 // is sent to a server that dies gets none.
 const tryFor = 3 * time.Second

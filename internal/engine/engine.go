@@ -66,6 +66,10 @@ type Engine struct {
 	opts Options
 	runs jetstream.KeyValue
 
+	// replicated says that the documents are kept by several servers, of which one
+	// that has just become the leader may answer before it has all.
+	replicated bool
+
 	mu    sync.Mutex           // guards what follows
 	known map[nestor.ID]*entry // documents that this process wrote, of runs that have not ended
 }
@@ -84,7 +88,14 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 	if err != nil {
 		return nil, fmt.Errorf("opening the documents of runs: %w", b.Explain(err))
 	}
-	return &Engine{b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{}}, nil
+	stream, err := b.JetStream().Stream(ctx, "KV_"+broker.Runs)
+	if err != nil {
+		return nil, fmt.Errorf("opening the documents of runs: %w", b.Explain(err))
+	}
+	return &Engine{
+		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{},
+		replicated: stream.CachedInfo().Config.Replicas > 1,
+	}, nil
 }
 
 // Submission says what is submitted, and by whom.

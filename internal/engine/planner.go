@@ -77,7 +77,7 @@ func (e *Engine) handle(ctx context.Context, c jetstream.Consumer, do func(conte
 			continue
 		}
 		switch err := do(ctx, msg); {
-		case err == nil:
+		case err == nil || vain(msg, err):
 			msg.Ack()
 		case ctx.Err() != nil:
 			return nil
@@ -119,13 +119,13 @@ func (e *Engine) told(ctx context.Context, msg jetstream.Msg) error {
 	if watch, ok := in.(plan.Watch); ok && e.opts.Ended != nil {
 		if en, err := e.load(ctx, id); err == nil && en.revision == 0 {
 			if state, ended := e.opts.Ended(ctx, id); ended {
-				_, err := e.apply(ctx, watch.By, plan.RunEnded{Run: id, Status: state})
-				return settled(err)
+				_, err := e.heard(ctx, watch.By, plan.RunEnded{Run: id, Status: state})
+				return err
 			}
 		}
 	}
-	_, err = e.apply(ctx, id, in)
-	return settled(err)
+	_, err = e.heard(ctx, id, in)
+	return err
 }
 
 // timed gives a run a time that has come.
@@ -134,8 +134,16 @@ func (e *Engine) timed(ctx context.Context, msg jetstream.Msg) error {
 	if err := json.Unmarshal(msg.Data(), &task); err != nil {
 		return nil // not ours
 	}
-	_, err := e.apply(ctx, task.Run, plan.Timer{})
-	return settled(err)
+	_, err := e.heard(ctx, task.Run, plan.Timer{})
+	return err
+}
+
+// vain tells whether a message that could not be confirmed to be void has come so
+// often that it is: its run is gone.
+func vain(msg jetstream.Msg, err error) bool {
+	const often = 20
+	meta, metaErr := msg.Metadata()
+	return errors.Is(err, errUnconfirmed) && metaErr == nil && meta.NumDelivered > often
 }
 
 // settled drops an error that says that an input changes nothing: it was heard.

@@ -200,9 +200,9 @@ func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg jetstream
 		return
 	}
 	delivery := rand.Text()
-	run, err := e.apply(work, task.Run, plan.Start{Attempt: task.Attempt, Worker: e.opts.Name, Message: meta.Sequence.Stream, Delivery: delivery})
+	run, err := e.heard(work, task.Run, plan.Start{Attempt: task.Attempt, Worker: e.opts.Name, Message: meta.Sequence.Stream, Delivery: delivery})
 	if err != nil || run.Delivery != delivery {
-		if settled(err) == nil {
+		if err == nil || vain(msg, err) {
 			msg.Ack() // there is nothing to do
 		} else {
 			msg.NakWithDelay(retryAfter)
