@@ -88,6 +88,13 @@ var architecture = rules{
 		"agent/anthropic/tools": {
 			why:  "tools know what a call is, not who runs the conversation",
 			ours: []string{"claude"},
+			outside: allow{
+				"os":       "files are what most tools are about",
+				"os/exec":  "Bash and ripgrep",
+				"syscall":  "process groups, and how a file is opened without being led astray",
+				"net":      "WebFetch looks at the address that it connects to",
+				"net/http": "WebFetch",
+			},
 		},
 		"agent/scripted": {
 			why:  "a provider knows the contract alone",
