@@ -73,7 +73,7 @@ func (in globInput) split() globInput {
 		dir = dir[:i]
 	}
 	i := strings.LastIndexByte(filepath.ToSlash(dir), '/')
-	return globInput{Path: in.Pattern[:max(i, 1)], Pattern: "/" + in.Pattern[i+1:]}
+	return globInput{Path: in.Pattern[:max(i, 1)], Pattern: "./" + in.Pattern[i+1:]}
 }
 
 func (s *Set) glob(ctx context.Context, in globInput) (Result, error) {

@@ -89,10 +89,10 @@ func (s *Set) grepTool() Tool {
 	return t
 }
 
-// query is what is searched for, in the one dialect that both engines have.
+// query is what is searched for.
 type query struct {
 	re            *regexp.Regexp
-	text          string // the expression for ripgrep
+	ripgrep       string // the expression for ripgrep; empty if it is not to be asked
 	multiline     bool
 	before, after int
 	first         bool // the first match of a file is enough
@@ -115,12 +115,14 @@ func (in grepInput) compile() (query, error) {
 	if !in.Multiline && wantsNewline(tree) {
 		return query{}, tell(`The pattern holds a line end (\n), which never matches within a line. Set multiline to true.`)
 	}
-	text := tree.String()
-	re, err := regexp.Compile(text)
+	re, err := regexp.Compile(tree.String())
 	if err != nil {
 		return query{}, tell("The pattern cannot be used: %v", err)
 	}
-	q := query{re: re, text: asciiBoundaries(text), multiline: in.Multiline, first: in.Mode != "content" && in.Mode != "count"}
+	q := query{
+		re: re, ripgrep: forRipgrep(tree, re.MatchString("")), multiline: in.Multiline,
+		first: in.Mode != "content" && in.Mode != "count",
+	}
 	if in.Mode == "content" && !in.Only {
 		around := max(in.Around, in.Context, 0)
 		q.before = int(min(max(in.Before, around), maxContext))
@@ -144,26 +146,6 @@ func wantsNewline(re *syntax.Regexp) bool {
 		}
 	}
 	return slices.ContainsFunc(re.Sub, wantsNewline)
-}
-
-// asciiBoundaries writes an expression of package syntax for ripgrep, whose
-// word boundaries are otherwise those of Unicode. All else in it is already
-// spelled out.
-func asciiBoundaries(text string) string {
-	var b strings.Builder
-	for i := 0; i < len(text); i++ {
-		if text[i] == '\\' && i+1 < len(text) {
-			if c := text[i+1]; c == 'b' || c == 'B' {
-				b.WriteString(`(?-u:\` + string(c) + `)`)
-			} else {
-				b.WriteString(text[i : i+2])
-			}
-			i++
-			continue
-		}
-		b.WriteByte(text[i])
-	}
-	return b.String()
 }
 
 // candidate is a file to be searched.
@@ -338,16 +320,12 @@ func (g *gathering) release() {
 	g.batch = nil
 }
 
-// search looks through files with ripgrep, if it can, or without. What is found
-// is the same, in the order of files.
+// search looks through files, in their order. Ripgrep, if it is there, finds
+// those in which there is something; if it fails, all are looked through.
 func (s *Set) search(ctx context.Context, files []candidate, q query) ([]found, error) {
-	if s.ripgrep != "" && descriptorPath != "" {
-		hits, err := s.searchRipgrep(ctx, files, q)
-		if err == nil {
-			return hits, nil
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+	if s.ripgrep != "" && descriptorPath != "" && q.ripgrep != "" {
+		if hits, err := s.sift(ctx, files, q); err == nil {
+			files = hits
 		}
 	}
 	return searchFiles(ctx, files, q)

@@ -41,7 +41,10 @@ func (list ignores) match(rel string, dir bool) bool {
 	for i := len(list) - 1; i >= 0; i-- {
 		name := rel
 		if base := list[i].base; base != "." {
-			name = strings.TrimPrefix(rel, base+"/")
+			var below bool
+			if name, below = strings.CutPrefix(rel, base+"/"); !below {
+				continue
+			}
 		}
 		for j := len(list[i].rules) - 1; j >= 0; j-- {
 			if rule := list[i].rules[j]; rule.match(name, dir) {

@@ -28,7 +28,7 @@ func compilePattern(glob string, braces bool) (*pattern, error) {
 	var p pattern
 	glob, p.not = strings.CutPrefix(glob, "!")
 	glob, p.folders = strings.CutSuffix(glob, "/")
-	rooted := strings.HasPrefix(glob, "/")
+	rooted := strings.HasPrefix(glob, "/") || strings.HasPrefix(glob, "./")
 	glob = strings.TrimPrefix(path.Clean("/"+glob), "/")
 	p.last = !rooted && !strings.Contains(glob, "/")
 	t := translation{glob: glob, braces: braces}

@@ -1,35 +1,26 @@
 package tools
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp/syntax"
+	"slices"
 	"strings"
 )
 
-// maxReport bounds one line of what ripgrep reports: a file's longest, quoted.
-const maxReport = 4 * maxSearched
-
-// searchRipgrep is the search with ripgrep. It is handed the files open: it
-// never opens a path that somebody else could have changed meanwhile.
-func (s *Set) searchRipgrep(ctx context.Context, files []candidate, q query) ([]found, error) {
-	args := []string{"--json", "--no-config", "--text", "--no-mmap", "--encoding", "none", "--color", "never"}
+// sift returns the files in which ripgrep finds something. It is handed them
+// open: it never opens a path that somebody else could have changed meanwhile.
+// What is found in them is left to our own engine, so that the result does not
+// depend on which one is there.
+func (s *Set) sift(ctx context.Context, files []candidate, q query) ([]candidate, error) {
+	args := []string{"--files-with-matches", "--null", "--no-config", "--text", "--no-mmap", "--encoding", "none", "--color", "never"}
 	if q.multiline {
 		args = append(args, "--multiline", "--multiline-dotall")
 	}
-	if q.first {
-		args = append(args, "--max-count", "1")
-	}
-	if q.before > 0 || q.after > 0 {
-		args = append(args, "-B", fmt.Sprint(q.before), "-A", fmt.Sprint(q.after))
-	}
-	args = append(args, "--regexp", q.text, "--")
-	cmd := s.opts.Command(s.ripgrep, args...)
+	cmd := s.opts.Command(s.ripgrep, append(args, "--regexp", q.ripgrep, "--")...)
 	cmd.Dir, cmd.Env = s.folders[0].path, s.environ(s.folders[0].path)
 	index := map[string]int{}
 	for i, c := range files {
@@ -51,24 +42,8 @@ func (s *Set) searchRipgrep(ctx context.Context, files []candidate, q query) ([]
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { killGroup(cmd.Process) })
-	defer stop()
-
-	hits := make([]found, len(files))
-	err = readReports(r, func(path string, lines []line) {
-		i, ok := index[path]
-		if !ok {
-			return
-		}
-		f := &hits[i]
-		f.path, f.time = files[i].path, files[i].time
-		f.lines = append(f.lines, lines...)
-		for _, l := range lines {
-			if l.match {
-				f.count++
-			}
-		}
-	})
-	if err != nil {
+	list, err := io.ReadAll(io.LimitReader(r, 1<<20))
+	if !stop() || err != nil {
 		killGroup(cmd.Process)
 	}
 	// One is what it exits with when nothing was found.
@@ -78,98 +53,60 @@ func (s *Set) searchRipgrep(ctx context.Context, files []candidate, q query) ([]
 	if err != nil {
 		return nil, fmt.Errorf("running ripgrep: %w", err)
 	}
-	list := hits[:0]
-	for _, f := range hits {
-		if f.count > 0 {
-			if q.first {
-				f.lines, f.count = f.lines[:1], 1
-			}
-			list = append(list, f)
+	var hits []int
+	for name := range bytes.SplitSeq(list, []byte{0}) {
+		if i, ok := index[string(name)]; ok {
+			hits = append(hits, i)
 		}
 	}
-	return list, nil
-}
-
-// report is a line of ripgrep's output.
-type report struct {
-	Type string `json:"type"`
-	Data struct {
-		Path   reportText `json:"path"`
-		Lines  reportText `json:"lines"`
-		Number int        `json:"line_number"`
-		Parts  []struct {
-			Start int `json:"start"`
-			End   int `json:"end"`
-		} `json:"submatches"`
-	} `json:"data"`
-}
-
-// reportText is text, or bytes that are none.
-type reportText struct {
-	Text  string `json:"text"`
-	Bytes []byte `json:"bytes"`
-}
-
-func (t reportText) raw() []byte {
-	if t.Bytes != nil {
-		return t.Bytes
+	slices.Sort(hits) // they come in the order in which they were done
+	found := make([]candidate, 0, len(hits))
+	for _, i := range hits {
+		found = append(found, files[i])
 	}
-	return []byte(t.Text)
+	return found, nil
 }
 
-// readReports hands on the lines that ripgrep reports, in order.
-func readReports(from io.Reader, hand func(path string, lines []line)) error {
-	r := bufio.NewReaderSize(from, 64<<10)
-	for {
-		data, err := readReport(r)
-		if errors.Is(err, io.EOF) {
-			return nil
+// forRipgrep writes an expression for ripgrep, whose word boundaries are
+// otherwise those of Unicode; all else in it is already spelled out by package
+// syntax. It returns nothing for an expression in which ripgrep (13.0) misses
+// matches: one that matches the empty text, has \B, or has ^ or $ within.
+func forRipgrep(tree *syntax.Regexp, matchesEmpty bool) string {
+	within := []*syntax.Regexp{tree}
+	if tree.Op == syntax.OpConcat {
+		within = tree.Sub
+		if within[0].Op == syntax.OpBeginLine {
+			within = within[1:]
 		}
-		if err != nil {
-			return err
-		}
-		var rep report
-		if err := json.Unmarshal(data, &rep); err != nil {
-			return err
-		}
-		if rep.Type == "match" || rep.Type == "context" {
-			hand(string(rep.Data.Path.raw()), rep.lines())
+		if n := len(within); n > 0 && within[n-1].Op == syntax.OpEndLine {
+			within = within[:n-1]
 		}
 	}
+	if matchesEmpty || slices.ContainsFunc(within, misleads) {
+		return ""
+	}
+	var b strings.Builder
+	text := tree.String()
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' || i+1 == len(text) {
+			b.WriteByte(text[i])
+			continue
+		}
+		if text[i+1] == 'b' {
+			b.WriteString(`(?-u:\b)`)
+		} else {
+			b.WriteString(text[i : i+2])
+		}
+		i++
+	}
+	return b.String()
 }
 
-func readReport(r *bufio.Reader) ([]byte, error) {
-	var data []byte
-	for {
-		part, err := r.ReadSlice('\n')
-		if len(data)+len(part) > maxReport {
-			return nil, errors.New("a report is too long")
-		}
-		data = append(data, part...)
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			if err == io.EOF && len(data) > 0 {
-				err = io.ErrUnexpectedEOF
-			}
-			return data, err
-		}
+// misleads tells whether ripgrep may not be asked about what has re in it.
+func misleads(re *syntax.Regexp) bool {
+	switch re.Op {
+	case syntax.OpNoWordBoundary, syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText, syntax.OpEndText:
+		return true
 	}
-}
-
-// lines returns the lines of a report, of which a match over several has more
-// than one.
-func (rep *report) lines() (list []line) {
-	data := rep.Data.Lines.raw()
-	pos := 0
-	for i, text := range bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n")) {
-		l := line{number: rep.Data.Number + i, text: held(text), match: rep.Type == "match"}
-		for _, m := range rep.Data.Parts {
-			from, to := max(m.Start, pos), min(m.End, pos+len(text))
-			if from < to {
-				l.parts = append(l.parts, strings.TrimSuffix(held(data[from:to]), "\n"))
-			}
-		}
-		list = append(list, l)
-		pos += len(text) + 1
-	}
-	return list
+	return slices.ContainsFunc(re.Sub, misleads)
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// searchFiles is the search without ripgrep.
+// searchFiles looks through files, in their order.
 func searchFiles(ctx context.Context, files []candidate, q query) ([]found, error) {
 	var hits []found
 	for _, c := range files {

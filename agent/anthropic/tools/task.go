@@ -52,6 +52,9 @@ func (s *Set) start(command, where string) (*task, error) {
 	if running >= maxRunning {
 		return nil, tell("%d commands are running already. Stop some of them with TaskStop.", running)
 	}
+	if info, err := os.Stat(s.cwd); err != nil || !info.IsDir() {
+		s.cwd = s.folders[0].path // where it was is gone
+	}
 	id := "b" + strings.ToLower(rand.Text()[:8])
 	out, w, err := s.newOutput(id)
 	if err != nil {
@@ -60,7 +63,7 @@ func (s *Set) start(command, where string) (*task, error) {
 	defer w.Close()
 	script := "eval " + quote(command) + " < /dev/null"
 	if where != "" {
-		script += " && command pwd -P >| " + quote(where)
+		script += " && { command pwd -P >| " + quote(where) + " || true; } 2>/dev/null"
 	}
 	cmd := s.opts.Command(s.shell, "-c", script)
 	mark := taskVariable + "=" + s.mark + "." + id
