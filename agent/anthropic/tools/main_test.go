@@ -11,7 +11,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if kind := os.Getenv("MCP_TEST_SERVER"); kind != "" {
+		playServer(kind)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // newSet returns a set for a new folder with files, which are given as name and
 // content by turns, and closes it with the test.
