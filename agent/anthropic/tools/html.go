@@ -223,11 +223,12 @@ func (w *textWriter) tag(t htmlTag) {
 			w.put("- ")
 		}
 	case "pre":
-		w.newline(2)
-		if !t.end {
+		switch {
+		case !t.end:
+			w.newline(2)
 			w.put("```\n")
 			w.pre++
-		} else if w.pre > 0 {
+		case w.pre > 0:
 			w.pre--
 			w.newline(1)
 			w.put("```")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/dfaf701a/nestor/claude"
@@ -41,7 +42,7 @@ func (sv *server) tool(t *mcp.Tool) (Tool, error) {
 	}, nil
 }
 
-// call calls a tool. A server that has ended is connected to again, once, and
+// call calls a tool. A server that had ended is connected to again, once, and
 // the result says so. One that ends during the call is not called again: what
 // was asked may have been done.
 func (sv *server) call(ctx context.Context, name, tool string, input json.RawMessage) (Result, error) {
@@ -60,13 +61,15 @@ func (sv *server) call(ctx context.Context, name, tool string, input json.RawMes
 	if err != nil {
 		return Result{}, err
 	}
-	params := &mcp.CallToolParams{Name: tool, Arguments: arguments}
-	if sv.all.opts.Progress != nil {
-		token := c.watch(name)
-		defer c.unwatch(token)
-		params.SetProgressToken(token)
+	answer, err := sv.send(ctx, c, name, tool, arguments)
+	if errors.Is(err, mcp.ErrSessionMissing) && ctx.Err() == nil {
+		// It was started anew, and refused the call because it does not know us.
+		c.breaks()
+		if c, again, err = sv.connected(ctx); err != nil {
+			return Result{}, err
+		}
+		answer, err = sv.send(ctx, c, name, tool, arguments)
 	}
-	answer, err := c.session.CallTool(ctx, params)
 	note := ""
 	if again {
 		note = fmt.Sprintf("(MCP server %s had ended and was started again: what it knew of earlier calls is gone.)", sv.name)
@@ -74,10 +77,8 @@ func (sv *server) call(ctx context.Context, name, tool string, input json.RawMes
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return Result{}, context.Cause(ctx)
-	case err != nil && (errors.Is(err, mcp.ErrConnectionClosed) || c.ended()):
-		c.mu.Lock()
-		c.broken = true
-		c.mu.Unlock()
+	case err != nil && (c.ended() || c.lost(err)):
+		c.breaks()
 		return Result{}, fmt.Errorf("MCP server %s ended during the call: %w. It is started again at the next call", sv.name, c.explain(err))
 	case err != nil:
 		return Result{}, err
@@ -88,6 +89,32 @@ func (sv *server) call(ctx context.Context, name, tool string, input json.RawMes
 		return Result{}, tell("%s", join(result.Text, picturesLost(result.Blocks)))
 	}
 	return result, nil
+}
+
+func (sv *server) send(ctx context.Context, c *connection, name, tool string, arguments map[string]any) (*mcp.CallToolResult, error) {
+	params := &mcp.CallToolParams{Name: tool, Arguments: arguments}
+	if sv.all.opts.Progress != nil {
+		token := c.watch(name)
+		defer c.unwatch(token)
+		params.SetProgressToken(token)
+	}
+	return c.session.CallTool(ctx, params)
+}
+
+// lost tells whether err means that the server is not there any more. What the
+// server itself answers does not, nor does trouble on the way to a URL.
+func (c *connection) lost(err error) bool {
+	if errors.Is(err, mcp.ErrConnectionClosed) || errors.Is(err, mcp.ErrSessionMissing) {
+		return true
+	}
+	_, answered := errors.AsType[*jsonrpc.Error](err)
+	return !answered && c.idle == nil
+}
+
+func (c *connection) breaks() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken = true
 }
 
 func picturesLost(blocks []claude.Block) string {

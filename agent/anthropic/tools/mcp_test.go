@@ -57,8 +57,12 @@ func newServer() *mcp.Server {
 	text := func(text string) *mcp.CallToolResult {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 	}
-	add("echo", func(_ context.Context, _ *mcp.CallToolRequest, in string) (*mcp.CallToolResult, error) { return text(in), nil })
-	add("odd.näme", func(_ context.Context, _ *mcp.CallToolRequest, in string) (*mcp.CallToolResult, error) { return text("odd"), nil })
+	add("echo", func(_ context.Context, _ *mcp.CallToolRequest, in string) (*mcp.CallToolResult, error) {
+		return text(in), nil
+	})
+	add("odd.näme", func(_ context.Context, _ *mcp.CallToolRequest, in string) (*mcp.CallToolResult, error) {
+		return text("odd"), nil
+	})
 	add("fail", func(_ context.Context, _ *mcp.CallToolRequest, in string) (*mcp.CallToolResult, error) {
 		r := text("it went wrong")
 		r.IsError = true
@@ -84,7 +88,9 @@ func newServer() *mcp.Server {
 		return &mcp.CallToolResult{Content: []mcp.Content{}, StructuredContent: map[string]any{"n": 1}}, nil
 	})
 	add("grow", func(context.Context, *mcp.CallToolRequest, string) (*mcp.CallToolResult, error) {
-		add("grown", func(context.Context, *mcp.CallToolRequest, string) (*mcp.CallToolResult, error) { return text("tall"), nil })
+		add("grown", func(context.Context, *mcp.CallToolRequest, string) (*mcp.CallToolResult, error) {
+			return text("tall"), nil
+		})
 		return text("growing"), nil
 	})
 	add("slow", func(ctx context.Context, req *mcp.CallToolRequest, _ string) (*mcp.CallToolResult, error) {
@@ -160,7 +166,9 @@ func TestMCP(t *testing.T) {
 			if _, ok := tools["mcp__my_server__odd_n_me"]; !ok {
 				t.Errorf("tools %v", tools)
 			}
-			call := func(tool, input string) (Result, error) { return tools["mcp__my_server__"+tool].Run(t.Context(), json.RawMessage(input)) }
+			call := func(tool, input string) (Result, error) {
+				return tools["mcp__my_server__"+tool].Run(t.Context(), json.RawMessage(input))
+			}
 			if r, err := call("echo", `{"text":"hallo"}`); err != nil || r.Text != "hallo" {
 				t.Errorf("%+v, %v", r, err)
 			}
@@ -342,7 +350,8 @@ func TestMCPToolsThatCannotBeUsed(t *testing.T) {
 // A server behind a URL that was started anew does not know our session.
 func TestMCPServerBehindURLStartedAnew(t *testing.T) {
 	var mu sync.Mutex
-	handler := http.Handler(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return newServer() }, nil))
+	old := newServer()
+	handler := http.Handler(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return old }, nil))
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
 		h := handler
@@ -350,6 +359,11 @@ func TestMCPServerBehindURLStartedAnew(t *testing.T) {
 		h.ServeHTTP(w, r)
 	}))
 	t.Cleanup(web.Close) // after the servers are closed, which hold a stream
+	t.Cleanup(func() {   // what a server that ended would have taken with it
+		for session := range old.Sessions() {
+			session.Close()
+		}
+	})
 	s := newServers(t, map[string]agent.MCPServer{"a": {URL: web.URL}}, ServersOptions{})
 	echo := offers(t, s)["mcp__a__echo"]
 	mu.Lock()
@@ -359,7 +373,9 @@ func TestMCPServerBehindURLStartedAnew(t *testing.T) {
 	var err error
 	for range 3 { // at the latest the call after the one that finds out
 		var r Result
-		if r, err = echo.Run(t.Context(), json.RawMessage(`{"text":"back"}`)); err == nil {
+		if r, err = echo.Run(t.Context(), json.RawMessage(`{"text":"back"}`)); err != nil {
+			t.Log(err)
+		} else {
 			contains(t, "answer", r.Text, "back")
 			return
 		}
