@@ -77,7 +77,7 @@ func (in globInput) split() globInput {
 }
 
 func (s *Set) glob(ctx context.Context, in globInput) (Result, error) {
-	p, err := s.searchPlace(in.Path)
+	p, err := s.searchPlace(in.Path, "Directory")
 	if err != nil {
 		return Result{}, err
 	}
@@ -145,9 +145,9 @@ type searched struct {
 	dir bool
 }
 
-// searchPlace finds what to search: a folder or a file, where the shell is if
-// name is empty.
-func (s *Set) searchPlace(name string) (searched, error) {
+// searchPlace finds what to search, which errors call what: a folder or a file,
+// where the shell is if name is empty.
+func (s *Set) searchPlace(name, what string) (searched, error) {
 	if name == "" {
 		name = s.workingDir()
 	}
@@ -164,7 +164,7 @@ func (s *Set) searchPlace(name string) (searched, error) {
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return searched{}, tell("Path does not exist: %s. Note: your current working directory is %s.", name, s.workingDir())
+		return searched{}, tell("%s does not exist: %s. Note: your current working directory is %s.", what, name, s.workingDir())
 	}
 	return searched{}, s.explain(err, name)
 }

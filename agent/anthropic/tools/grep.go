@@ -184,7 +184,7 @@ func (s *Set) grep(ctx context.Context, in grepInput) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	p, err := s.searchPlace(in.Path)
+	p, err := s.searchPlace(in.Path, "Path")
 	if err != nil {
 		return Result{}, err
 	}

@@ -31,8 +31,9 @@ type Options struct {
 	Command func(name string, arg ...string) *exec.Cmd
 
 	// Spool is the folder for the whole text of what was cut. It is made if it
-	// is not there. Read may read it, nothing may write it. Empty means a
-	// temporary one, which Close removes.
+	// is not there. Read may read it, Write may not write it. Commands write a
+	// line there, which says where they ended: what confines them has to let
+	// them. Empty means a temporary one, which Close removes.
 	Spool string
 
 	// MaxResult is how many bytes of a result the model is told. Zero means
