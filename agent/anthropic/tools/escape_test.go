@@ -285,16 +285,18 @@ func race(t *testing.T, swap func()) (stop func()) {
 
 func TestEscapeByRaceOfFile(t *testing.T) {
 	s, dir, outside := fenced(t, Options{})
-	name := filepath.Join(dir, "file")
+	name, next := filepath.Join(dir, "file"), filepath.Join(dir, "next")
+	become := func(make func()) { // at once
+		make()
+		os.Rename(next, name)
+	}
 	stop := race(t, func() {
-		os.Remove(name)
-		os.Symlink(filepath.Join(outside, "file"), name)
-		os.Remove(name)
-		os.WriteFile(name, []byte("harmless\n"), 0o644)
-		os.Remove(name)
-		os.Link(filepath.Join(outside, "file"), name)
-		os.Remove(name)
-		syscall.Mkfifo(name, 0o600)
+		become(func() { os.WriteFile(next, []byte("harmless\n"), 0o644) })
+		become(func() { os.Symlink(filepath.Join(outside, "file"), next) })
+		become(func() { os.WriteFile(next, []byte("harmless\n"), 0o644) })
+		become(func() { os.Link(filepath.Join(outside, "file"), next) })
+		become(func() { os.WriteFile(next, []byte("harmless\n"), 0o644) })
+		become(func() { syscall.Mkfifo(next, 0o600) })
 	})
 	defer stop()
 	read := 0
