@@ -123,42 +123,6 @@ func TestBashFloodFillsNeitherMemoryNorDisk(t *testing.T) {
 	}
 }
 
-// survivors returns the processes that have what in their environment.
-func survivors(t testing.TB, what string) (list []string) {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("the environment of processes can only be read on Linux")
-	}
-	files, err := filepath.Glob("/proc/[0-9]*/environ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if env, err := os.ReadFile(file); err == nil && strings.Contains(string(env), what) {
-			name, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-			list = append(list, strings.ReplaceAll(string(name), "\x00", " "))
-		}
-	}
-	return list
-}
-
-// none fails if a process with what in its environment is left. One that was
-// killed may take a moment to be gone.
-func none(t testing.TB, what string) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		left := survivors(t, what)
-		if left == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("still there: %q", left)
-		}
-		runtime.Gosched()
-	}
-}
-
 func TestBashTimeout(t *testing.T) {
 	s := newSet(t, Options{Env: []string{"MARK=" + t.Name()}})
 	got := refused(t, s, "Bash", in{"command": "echo start; sleep 1000 & setsid sleep 1000 & sleep 1000", "timeout": 200})

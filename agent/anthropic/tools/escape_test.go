@@ -11,8 +11,6 @@ import (
 	"testing"
 )
 
-const secret = "the-secret-outside"
-
 // fenced returns a set and a folder beside it with a file that holds secret.
 func fenced(t *testing.T, opts Options) (s *Set, dir, outside string) {
 	t.Helper()
@@ -260,7 +258,7 @@ func TestRunIsHeldToAccess(t *testing.T) {
 // rounds is how often a race is run: many with NESTOR_SOAK=1.
 func rounds() int {
 	if os.Getenv("NESTOR_SOAK") == "1" {
-		return 100_000
+		return 20_000
 	}
 	return 500
 }
@@ -294,6 +292,9 @@ func TestEscapeByRaceOfFile(t *testing.T) {
 		become(func() { os.WriteFile(next, []byte("harmless\n"), 0o644) })
 		become(func() { os.Symlink(filepath.Join(outside, "file"), next) })
 		become(func() { os.WriteFile(next, []byte("harmless\n"), 0o644) })
+		become(func() { os.Link(filepath.Join(outside, "file"), next) })
+		os.Rename(name, name+"2")
+		os.Remove(name + "2")
 		become(func() { os.Link(filepath.Join(outside, "file"), next) })
 		become(func() { os.WriteFile(next, []byte("harmless\n"), 0o644) })
 		become(func() { syscall.Mkfifo(next, 0o600) })

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -18,6 +20,9 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m)
 }
+
+// secret is what must not be told.
+const secret = "the-secret-outside"
 
 // newSet returns a set for a new folder with files, which are given as name and
 // content by turns, and closes it with the test.
@@ -127,5 +132,41 @@ func contains(t testing.TB, what, got, want string) {
 	t.Helper()
 	if !strings.Contains(got, want) {
 		t.Errorf("%s: got\n%s\nwhich does not hold\n%s", what, clip(got, 3000), want)
+	}
+}
+
+// survivors returns the processes that have what in their environment.
+func survivors(t testing.TB, what string) (list []string) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("the environment of processes can only be read on Linux")
+	}
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if env, err := os.ReadFile(file); err == nil && strings.Contains(string(env), what) {
+			name, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+			list = append(list, strings.ReplaceAll(string(name), "\x00", " "))
+		}
+	}
+	return list
+}
+
+// none fails if a process with what in its environment is left. One that was
+// killed may take a moment to be gone.
+func none(t testing.TB, what string) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		left := survivors(t, what)
+		if left == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still there: %q", left)
+		}
+		runtime.Gosched()
 	}
 }
