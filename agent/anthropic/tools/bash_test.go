@@ -162,6 +162,7 @@ func TestBashEndsWithItsContext(t *testing.T) {
 // A server that a command leaves behind lives on, as with the CLI, keeps
 // writing, and dies with the set.
 func TestBashLeavesWhatItStartedUntilClose(t *testing.T) {
+	t.Parallel()
 	s := newSet(t, Options{Env: []string{"MARK=" + t.Name()}})
 	for _, command := range []string{"sleep 1000 & echo done", "(setsid sleep 1000 &) ; echo done", "nohup sleep 1000 >/dev/null 2>&1 & echo done", "env -i sleep 1001 & echo done"} {
 		equal(t, command, must(t, s, "Bash", in{"command": command}), "done")

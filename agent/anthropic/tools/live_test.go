@@ -116,6 +116,7 @@ func spread(t testing.TB, dir string) {
 }
 
 func TestLiveToolsAnswerAsTheCLI(t *testing.T) {
+	t.Parallel()
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
 	cli := claudetest.Real(t, "CLAUDE_CODE_ENABLE_TASKS=0", "EMBEDDED_SEARCH_TOOLS=0")

@@ -199,6 +199,7 @@ func TestMCP(t *testing.T) {
 }
 
 func TestMCPListChanges(t *testing.T) {
+	t.Parallel()
 	s := newServers(t, map[string]agent.MCPServer{"a": stdio(t, "good")}, ServersOptions{})
 	tools := offers(t, s)
 	if _, ok := tools["mcp__a__grown"]; ok {
@@ -223,6 +224,7 @@ func TestMCPListChanges(t *testing.T) {
 }
 
 func TestMCPFailuresAreAStatus(t *testing.T) {
+	t.Parallel()
 	s := newServers(t, map[string]agent.MCPServer{
 		"absent": {Command: "/no/such/program"}, "broken": stdio(t, "broken"), "good": stdio(t, "good"),
 		"mute": stdio(t, "mute"), "nothing": {}, "refused": {URL: "http://127.0.0.1:1/"}, "two": {Command: "x", URL: "y"},
@@ -240,6 +242,7 @@ func TestMCPFailuresAreAStatus(t *testing.T) {
 }
 
 func TestMCPServerThatDiesIsStartedAgain(t *testing.T) {
+	t.Parallel()
 	s := newServers(t, map[string]agent.MCPServer{"a": stdio(t, "good")}, ServersOptions{})
 	tools := offers(t, s)
 	_, err := tools["mcp__a__die"].Run(t.Context(), nil)
@@ -294,6 +297,7 @@ func TestMCPCallTimeout(t *testing.T) {
 }
 
 func TestMCPNothingIsLeftAfterClose(t *testing.T) {
+	t.Parallel()
 	s := newServers(t, map[string]agent.MCPServer{"a": stdio(t, "good"), "b": stdio(t, "stubborn"), "never": stdio(t, "good")}, ServersOptions{})
 	tools := offers(t, s)
 	if left := survivors(t, "MARK="+t.Name()); len(left) < 4 {
@@ -313,6 +317,7 @@ func TestMCPNothingIsLeftAfterClose(t *testing.T) {
 
 // Close does not wait for a server that never answers.
 func TestMCPCloseWhileConnecting(t *testing.T) {
+	t.Parallel()
 	s := newServers(t, map[string]agent.MCPServer{"a": stdio(t, "mute")}, ServersOptions{ConnectTimeout: time.Hour})
 	done := make(chan []ServerStatus)
 	go func() {
