@@ -87,8 +87,16 @@ var architecture = rules{
 			outside: allow{"os": "what tells whether the CLI is logged in"},
 		},
 		"agent/anthropic/tools": {
-			why:  "tools know what a call is, not who runs the conversation",
-			ours: []string{"claude"},
+			why:  "tools know what a call is and how an agent's servers are configured, not who runs the conversation",
+			ours: []string{"agent", "claude"},
+			outside: allow{
+				"os":                                     "files are what most tools are about",
+				"os/exec":                                "Bash, ripgrep and MCP servers",
+				"syscall":                                "process groups, and how a file is opened without being led astray",
+				"net":                                    "WebFetch looks at the address that it connects to",
+				"net/http":                               "WebFetch, and MCP servers behind a URL",
+				"github.com/modelcontextprotocol/go-sdk": "tools of MCP servers",
+			},
 		},
 		"agent/scripted": {
 			why:  "a provider knows the contract alone",

@@ -1,5 +1,36 @@
 // Package tools are what agents of the provider "api" do things with: Claude
-// Code's tools, with its names and input schemas.
+// Code's tools, with its names and input schemas, and the tools of MCP servers.
+//
+// A [Set] is the toolbox of one agent: Read, Write, Edit, MultiEdit, Bash,
+// TaskOutput, TaskStop, Glob, Grep, WebFetch and TodoWrite. [Servers] are the
+// MCP servers of one agent. Names, inputs and the texts of results are those of
+// Claude Code 2.1.325, so that prompts that were written for it hold; where they
+// differ, docs/api-tools.md says why.
+//
+// # What keeps the file tools inside
+//
+// A path is resolved through all symlinks, which tells the folder that it is in
+// and what a policy is asked about. What is then opened is not that path: it is
+// reached from a handle of the folder, an [os.Root], one name at a time, and
+// each name must be the folder or file that it was when it was looked at, not a
+// link. So whatever somebody changes meanwhile, the call fails or touches what
+// was decided about. Writes make a new file and rename it. Files with a second
+// hard link, which may be anywhere, are not read. Devices, pipes, sockets, /proc,
+// /dev and /sys are never read.
+//
+// Bash is not kept inside by this package: its commands can do what the process
+// may. What confines them is given by the caller in Options.Command.
+//
+// # What was taken from anthropic-sdk-go
+//
+// Its package tools/agenttoolset (1.84.0) has bash, read, write, edit, glob and
+// grep. None of it is used, for these reasons. The names and inputs are those of
+// another tool set, with lower-case names. Its paths are checked as strings and
+// opened afterwards, which its comments call a residual race. Its shell is one
+// pseudo terminal, a new dependency, without background commands, and is started
+// by the package itself, where nothing can confine it. Nothing is asked to have
+// been read before it is edited, and what is cut is lost.
+// The MCP client is the official SDK's.
 package tools
 
 import (

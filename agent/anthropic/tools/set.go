@@ -1,0 +1,279 @@
+package tools
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Options say what a [Set] may touch. Only Dir is required.
+type Options struct {
+	Dir  string   // where the agent works, and may read and write
+	Dirs []string // more folders that it may read and write
+
+	// Env is added to the environment of commands, as K=V. They inherit that of
+	// this process, except for what belongs to this process alone: variables
+	// whose names begin with ANTHROPIC_, CLAUDE or NESTOR_, and AI_AGENT.
+	Env []string
+
+	// Command prepares a command. Nil means exec.Command. Folder, environment,
+	// output and process attributes are set on what it returns; what it sets in
+	// SysProcAttr stays, apart from the process group.
+	Command func(name string, arg ...string) *exec.Cmd
+
+	// Spool is the folder for the whole text of what was cut. It is made if it
+	// is not there. Read may read it, Write may not write it. Commands write a
+	// line there, which says where they ended: what confines them has to let
+	// them. Empty means a temporary one, which Close removes.
+	Spool string
+
+	// MaxResult is how many bytes of a result the model is told. Zero means
+	// 30,000, and less than 1,000 means 1,000.
+	MaxResult int
+
+	// HardLinks lets files be read that have more than one hard link. The other
+	// one may be outside of the folders, and Bash can make it.
+	HardLinks bool
+
+	// AllowHost grants WebFetch a host, without its port, in lower case. Each
+	// redirect's host is asked for again. Nil grants none, and WebFetch is not
+	// offered.
+	AllowHost func(host string) bool
+
+	// PrivateHosts are hosts that WebFetch may reach at a loopback, private or
+	// link-local address, as host or host:port. They need AllowHost too.
+	PrivateHosts []string
+
+	// Client is what WebFetch fetches with. Nil means one that goes to no
+	// private address unless PrivateHosts names the host. Another one has to see
+	// to that itself.
+	Client *http.Client
+
+	// Ask answers WebFetch's prompt from the text of the page. Nil means that
+	// the model is given the text.
+	Ask func(ctx context.Context, prompt, page string) (string, error)
+}
+
+const (
+	defaultMaxResult = 30_000
+	leastMaxResult   = 1_000
+)
+
+// Set is the toolbox of one agent: what it read, the commands that it runs and
+// where its shell is. Its methods may be called from any goroutine.
+type Set struct {
+	opts    Options
+	folders []*folder // Dir first, the spool last
+	spool   *folder
+	scratch string // what Close removes; empty if nothing
+	mark    string // in the environment of everything that the set starts
+	shell   string
+	ripgrep string // empty if there is none
+
+	edits sync.Mutex // one file is changed at a time
+
+	mu     sync.Mutex // guards what follows
+	cwd    string     // where the next command starts; absolute and real
+	seen   map[string]stamp
+	given  map[string]int // paths that Access returned and Run was not yet given
+	todos  []todo
+	tasks  map[string]*task
+	closed bool
+
+	work sync.WaitGroup // goroutines of tasks
+}
+
+// New returns the toolbox that opts describe. It starts nothing, but holds
+// handles of the folders until Close.
+func New(opts Options) (*Set, error) {
+	if opts.Dir == "" {
+		return nil, errors.New("tools: Dir is empty: name the folder where the agent works")
+	}
+	if opts.MaxResult == 0 {
+		opts.MaxResult = defaultMaxResult
+	}
+	opts.MaxResult = max(opts.MaxResult, leastMaxResult)
+	if opts.Command == nil {
+		opts.Command = exec.Command
+	}
+	s := &Set{
+		opts: opts, mark: newMark(), shell: "sh",
+		seen: map[string]stamp{}, given: map[string]int{}, tasks: map[string]*task{},
+	}
+	for _, name := range append([]string{opts.Dir}, opts.Dirs...) {
+		f, err := openFolder(name, true)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("tools: opening folder %s: %w", name, err), s.Close())
+		}
+		s.folders = append(s.folders, f)
+	}
+	s.cwd = s.folders[0].path
+	if err := s.openSpool(); err != nil {
+		return nil, errors.Join(fmt.Errorf("tools: opening spool: %w", err), s.Close())
+	}
+	if path, err := exec.LookPath("bash"); err == nil {
+		s.shell = path
+	}
+	if path, err := exec.LookPath("rg"); err == nil {
+		s.ripgrep = path
+	}
+	return s, nil
+}
+
+func (s *Set) openSpool() error {
+	dir := s.opts.Spool
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "nestor-tools-"); err != nil {
+			return err
+		}
+		s.scratch = dir
+	} else if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := openFolder(dir, false)
+	if err != nil {
+		return err
+	}
+	s.spool = f
+	s.folders = append(s.folders, f)
+	return nil
+}
+
+// Tools returns the tools of the set. Their results are bounded: what is longer
+// than MaxResult is cut, and the rest is in the spool.
+func (s *Set) Tools() []Tool {
+	list := []Tool{
+		s.readTool(), s.writeTool(), s.editTool(), s.multiEditTool(),
+		s.bashTool(), s.taskOutputTool(), s.taskStopTool(),
+		s.globTool(), s.grepTool(), s.todoTool(),
+	}
+	if s.opts.AllowHost != nil {
+		list = append(list, s.webFetchTool())
+	}
+	return list
+}
+
+// Recall tells the set of a successful call in an earlier life of the
+// conversation: what was read or written then counts as read, as it is now.
+// Calls that read and write nothing, and files that are gone, are ignored.
+func (s *Set) Recall(name string, input json.RawMessage) {
+	switch name {
+	case "Read", "Write", "Edit", "MultiEdit":
+	case "TodoWrite":
+		if in, err := decode[todoInput](s.todoTool(), input); err == nil && in.check() == nil {
+			s.mu.Lock()
+			s.todos = in.Todos
+			s.mu.Unlock()
+		}
+		return
+	default:
+		return
+	}
+	var in struct {
+		Path string `json:"file_path"`
+	}
+	if json.Unmarshal(input, &in) != nil || in.Path == "" {
+		return
+	}
+	p, err := s.locate(in.Path)
+	if err != nil {
+		return
+	}
+	f, info, err := s.open(p)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	s.remember(p.path, stampOf(info))
+}
+
+// Close ends all commands that the set started, with everything that they
+// started, and lets go of the folders. A second call does nothing.
+func (s *Set) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	tasks := make([]*task, 0, len(s.tasks))
+	for _, t := range s.tasks {
+		tasks = append(tasks, t)
+	}
+	s.mu.Unlock()
+
+	endTasks(tasks)
+	killMarked(markVariable + "=" + s.mark)
+	for _, t := range tasks {
+		t.out.close()
+	}
+	s.work.Wait()
+	var errs []error
+	for _, f := range s.folders {
+		errs = append(errs, f.root.Close())
+	}
+	if s.scratch != "" {
+		errs = append(errs, os.RemoveAll(s.scratch))
+	}
+	return errors.Join(errs...)
+}
+
+// workingDir returns where the shell is.
+func (s *Set) workingDir() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cwd
+}
+
+// shown returns path as the model is shown it: relative to where the shell is,
+// or absolute if it is not below.
+func (s *Set) shown(path string) string {
+	if rel, ok := below(s.workingDir(), path); ok && rel != "." {
+		return rel
+	}
+	return path
+}
+
+// folderNames lists the folders that the agent may write, for errors.
+func (s *Set) folderNames() string {
+	var names []string
+	for _, f := range s.folders {
+		if f.write {
+			names = append(names, f.path)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// below returns path relative to dir, if it is dir or below it. Both are
+// absolute and clean.
+func below(dir, path string) (rel string, ok bool) {
+	rel, err := filepath.Rel(dir, path)
+	if err != nil || !filepath.IsLocal(rel) {
+		return "", false
+	}
+	return rel, true
+}
+
+// deepest returns the folder that holds path, the innermost if there are
+// several, or nil.
+func (s *Set) deepest(path string) (in *folder, rel string) {
+	for _, f := range slices.SortedFunc(slices.Values(s.folders), func(a, b *folder) int {
+		return cmp.Compare(len(b.path), len(a.path))
+	}) {
+		if rel, ok := below(f.path, path); ok {
+			return f, rel
+		}
+	}
+	return nil, ""
+}
