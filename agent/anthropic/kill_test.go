@@ -1,0 +1,5 @@
+package anthropic
+
+const victimVariable = "NESTOR_ANTHROPIC_VICTIM"
+
+func victim(string) {}

@@ -1,0 +1,505 @@
+package anthropic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dfaf701a/nestor/agent"
+	"github.com/dfaf701a/nestor/agent/anthropic/tools"
+	"github.com/dfaf701a/nestor/claude"
+)
+
+// turn is the work on one message. What is not guarded belongs to the goroutine
+// that handles it.
+type turn struct {
+	a     *apiAgent
+	s     *session
+	yield func(agent.Message, error) bool
+	left  bool                    // whoever reads wants no more
+	stop  context.CancelCauseFunc // of the work
+	began time.Time
+
+	model   string // who answers: the fallback once the other failed
+	tools   map[string]tools.Tool
+	offered []json.RawMessage // the tools, as the API is told of them
+
+	spentBefore float64 // dollars
+	used        tokens
+	turns       int // as the CLI counts: one, and one for each message on the user's side
+	rounds      int // answers of the model
+	apiTime     time.Duration
+	firstByte   time.Duration // until the first event; zero if there was none
+	denials     []fields
+	stopReason  string
+	reason      claude.AssistantError // of the failure that ended the turn
+	said        []string              // ids of lines about the answer that is not complete
+
+	recoveries int // from the limit on tokens
+	pauses     int
+	refusals   int
+	forced     bool // a compaction because the API wanted it
+	active     bool // a stop hook already kept the turn going
+
+	mu       sync.Mutex // guards what follows
+	output   json.RawMessage
+	tries    int   // to give it
+	tryError error // what was wrong with the last one
+}
+
+// How often the model may go on after it stopped for no reason of its own.
+const (
+	maxRecoveries = 3
+	maxPauses     = 10
+)
+
+// What the model is told when it goes on. The first two are the CLI's words,
+// seen in 2.1.325.
+const (
+	resumeText  = "Output token limit hit. Resume directly — no apology, no recap of what you were doing. Pick up mid-thought if that is where the cut happened. Break remaining work into smaller pieces."
+	refusedText = "Your response above was stopped by a safety classifier — this is not a tool or API error. The rest of it was withheld, and tool calls in it that had not finished did not run. Do not produce that content again, even reworded."
+	outputText  = "Give the result now: call " + outputTool + " with it."
+)
+
+var errLeft = errors.New("nobody reads any more")
+
+// say says a line, and notices when nobody listens.
+func (t *turn) say(l json.RawMessage) {
+	msg, err := claude.Decode(l)
+	if err != nil {
+		panic(fmt.Sprintf("a line does not decode: %v", err)) // it was made here
+	}
+	t.pass(agent.Translate(msg, t.a.set.Name)...)
+}
+
+func (t *turn) pass(messages ...agent.Message) {
+	for _, m := range messages {
+		if t.left {
+			return
+		}
+		if t.left = !t.yield(m, nil); t.left {
+			t.stop(errLeft)
+		}
+	}
+}
+
+// tell records a line, then says it.
+func (t *turn) tell(l json.RawMessage) error {
+	if err := t.s.record(l); err != nil {
+		return err
+	}
+	t.say(l)
+	return nil
+}
+
+// note tells the model something that no person said.
+func (t *turn) note(text string) error {
+	t.turns++
+	return t.tell(userLine(t.s.id, []json.RawMessage{textBlock(text)}, fields{"isSynthetic": true}))
+}
+
+// ending is how a turn ends.
+type ending struct {
+	subtype  string
+	failed   bool
+	terminal claude.TerminalReason
+	text     string   // of a result that is not an error_…
+	errors   []string // of one that is
+	status   int
+}
+
+// run works on a prompt until there is a result. Its error is that of the agent.
+func (t *turn) run(ctx context.Context, prompt string) error {
+	s := t.s
+	s.prompt = newUUID()
+	t.model, t.turns = s.set.model, 1
+	t.spentBefore, _ = s.conv.spent.cost()
+	if err := t.prepare(); err != nil {
+		return err
+	}
+	if err := t.tell(t.initLine()); err != nil {
+		return err
+	}
+	t.a.openPush()
+	end, err := t.submit(ctx, prompt)
+	for end == nil && err == nil {
+		end, err = t.round(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	for _, text := range t.a.closePush() { // too late for this turn, not for the next
+		if err := s.record(userLine(s.id, []json.RawMessage{textBlock(text)}, nil)); err != nil {
+			return err
+		}
+	}
+	result := t.resultLine(end)
+	if err := s.record(result); err != nil {
+		return err
+	}
+	t.say(result)
+	if cause := context.Cause(ctx); cause != nil && end.failed {
+		return cause
+	}
+	msg, err := claude.Decode(result)
+	if err != nil {
+		return err
+	}
+	return errorOf(msg.(*claude.Result), t.reason)
+}
+
+// prepare collects the tools.
+func (t *turn) prepare() error {
+	t.tools, t.offered = map[string]tools.Tool{}, nil
+	list := t.s.kit.tools
+	if sc := t.s.set.schema; sc != nil {
+		list = append(list[:len(list):len(list)], sc.tool(t.accept, t.refuse))
+	}
+	for _, tool := range list {
+		if tool.Name != outputTool && !t.s.set.offers(tool.Name) {
+			continue
+		}
+		if _, twice := t.tools[tool.Name]; twice {
+			return fmt.Errorf("there are two tools named %s", tool.Name)
+		}
+		raw, err := definition(tool)
+		if err != nil {
+			return err
+		}
+		t.tools[tool.Name] = tool
+		t.offered = append(t.offered, raw)
+	}
+	return nil
+}
+
+// accept takes the result in the schema, from any goroutine.
+func (t *turn) accept(output json.RawMessage) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.output = output
+}
+
+// refuse counts a try that did not follow the schema.
+func (t *turn) refuse(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tries++
+	t.tryError = err
+}
+
+// given returns the result in the schema, and how often it was tried in vain.
+func (t *turn) given() (output json.RawMessage, tries int, last error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.output, t.tries, t.tryError
+}
+
+// submit records what the user said, unless a hook keeps it back.
+func (t *turn) submit(ctx context.Context, prompt string) (*ending, error) {
+	s := t.s
+	var contexts []string
+	if s.source != "" {
+		h := s.hookStart(ctx, s.source)
+		contexts, s.source = h.contexts, ""
+	}
+	h := s.hookPrompt(ctx, prompt)
+	switch {
+	case ctx.Err() != nil:
+		return t.interrupted(claude.TerminalAbortedStreaming)
+	case h.block:
+		return &ending{subtype: claude.ResultSuccess, terminal: claude.TerminalHookStopped, text: "UserPromptSubmit operation blocked by hook:\n" + h.reason}, nil
+	case h.stop:
+		return &ending{subtype: claude.ResultSuccess, terminal: claude.TerminalHookStopped, text: "Operation stopped by hook: " + h.why}, nil
+	}
+	blocks := []json.RawMessage{textBlock(prompt)}
+	if contexts = append(contexts, h.contexts...); len(contexts) > 0 {
+		blocks = append(blocks, textBlock(reminder(strings.Join(contexts, "\n"))))
+	}
+	return nil, s.record(userLine(s.id, blocks, fields{"uuid": s.prompt}))
+}
+
+// round has the model answer once, and does what it wants done. It returns how
+// the turn ends, or nil if it goes on.
+func (t *turn) round(ctx context.Context) (*ending, error) {
+	s := t.s
+	for _, text := range t.a.takePushed() {
+		if end, err := t.submit(ctx, text); end != nil || err != nil {
+			return end, err
+		}
+	}
+	if limit := s.set.Limits.MaxTurns; limit > 0 && t.rounds >= limit {
+		return &ending{
+			subtype: claude.ResultErrorMaxTurns, failed: true, terminal: claude.TerminalMaxTurns,
+			errors: []string{fmt.Sprintf("Reached maximum number of turns (%d)", limit)},
+		}, nil
+	}
+	if err := t.compact(ctx, false); err != nil {
+		return nil, err
+	}
+	a, f, err := t.ask(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case ctx.Err() != nil:
+		return t.cutShort(a)
+	case f != nil && f.tooLong() && !t.forced:
+		t.forced = true
+		return nil, t.compact(ctx, true)
+	case f != nil:
+		return t.failed(ctx, f)
+	}
+	t.rounds++
+	t.stopReason = a.stop
+	t.used = t.used.plus(a.tokens)
+	a.cutCalls()
+	if err := s.record(assistantLine(s.id, a, a.blocks, a.stop, nil)); err != nil {
+		return nil, err
+	}
+	if limit := s.set.Limits.MaxBudgetUSD; limit > 0 && t.cost() >= limit {
+		return t.overBudget(limit)
+	}
+	if a.stop == "refusal" {
+		return t.refused(ctx, a)
+	}
+	if calls := s.conv.open(); len(calls) > 0 {
+		return t.called(ctx, calls)
+	}
+	return t.stopped(ctx, a)
+}
+
+// called makes the calls of an answer.
+func (t *turn) called(ctx context.Context, calls []call) (*ending, error) {
+	ended, err := t.runCalls(ctx, calls)
+	switch {
+	case err != nil:
+		return nil, err
+	case ctx.Err() != nil, ended != nil && ended.interrupt:
+		return t.interrupted(claude.TerminalAbortedTools)
+	case ended != nil:
+		return &ending{subtype: claude.ResultSuccess, terminal: claude.TerminalHookStopped, text: or(ended.why, t.s.conv.last)}, nil
+	}
+	output, tries, last := t.given()
+	switch {
+	case output != nil && t.a.settle():
+		return &ending{subtype: claude.ResultSuccess, terminal: claude.TerminalCompleted, text: string(output)}, nil
+	case tries >= maxOutputs:
+		return t.noOutput(tries, last), nil
+	}
+	return nil, nil
+}
+
+// noOutput is the end of a turn whose result never followed the schema.
+func (t *turn) noOutput(tries int, last error) *ending {
+	return &ending{
+		subtype: claude.ResultErrorMaxStructuredOutputRetries, failed: true, terminal: claude.TerminalStructuredOutputRetryExhausted,
+		errors: []string{fmt.Sprintf("Failed to provide valid structured output after %d attempts — last %s error: %v", tries, outputTool, last)},
+	}
+}
+
+// stopped decides what follows on an answer without calls.
+func (t *turn) stopped(ctx context.Context, a *answer) (*ending, error) {
+	s := t.s
+	switch {
+	case a.stop == "max_tokens" && t.recoveries < maxRecoveries:
+		t.recoveries++
+		return nil, t.note(resumeText)
+	case a.stop == "max_tokens":
+		return t.failed(ctx, &failure{
+			reason: claude.ErrorMaxOutputTokens,
+			text:   fmt.Sprintf("API Error: the answer exceeded the maximum of %d output tokens %d times", t.maxTokens(), t.recoveries+1),
+		})
+	case a.stop == "pause_turn" && t.pauses < maxPauses:
+		t.pauses++
+		return nil, nil // the API goes on from what it said
+	case a.stop == "model_context_window_exceeded" && !t.forced:
+		t.forced = true
+		return nil, t.compact(ctx, true)
+	}
+	if s.set.schema != nil {
+		if output, _, _ := t.given(); output == nil {
+			t.refuse(fmt.Errorf("the model did not call %s", outputTool))
+			if _, tries, last := t.given(); tries >= maxOutputs {
+				return t.noOutput(tries, last), nil
+			}
+			return nil, t.note(outputText)
+		}
+	}
+	h := s.hookStop(ctx, t.active)
+	switch {
+	case ctx.Err() != nil:
+		return t.interrupted(claude.TerminalAbortedStreaming)
+	case h.stop:
+		return &ending{subtype: claude.ResultSuccess, terminal: claude.TerminalStopHookPrevented, text: s.conv.last}, nil
+	case h.block:
+		t.active = true
+		return nil, t.note("Stop hook feedback:\n" + h.reason)
+	case len(h.contexts) > 0 && !t.active:
+		t.active = true
+		return nil, t.note(reminder(strings.Join(h.contexts, "\n")))
+	case !t.a.settle():
+		return nil, nil // something was pushed
+	}
+	return &ending{subtype: claude.ResultSuccess, terminal: claude.TerminalCompleted, text: s.conv.last}, nil
+}
+
+// cost is what the turn cost so far, in dollars.
+func (t *turn) cost() float64 {
+	usd, _ := t.s.conv.spent.cost()
+	return usd - t.spentBefore
+}
+
+func (t *turn) overBudget(limit float64) (*ending, error) {
+	for _, c := range t.s.conv.open() {
+		if err := t.s.record(userLine(t.s.id, []json.RawMessage{resultBlock(c.ID, overBudget, nil, true)}, nil)); err != nil {
+			return nil, err
+		}
+	}
+	return &ending{
+		subtype: claude.ResultErrorMaxBudget, failed: true, terminal: claude.TerminalBudgetExhausted,
+		errors: []string{fmt.Sprintf("Reached maximum budget ($%v)", limit)},
+	}, nil
+}
+
+// refused decides what follows when the API stopped the answer: once the model
+// goes on with that noted, as in CLI 2.1.325.
+func (t *turn) refused(ctx context.Context, a *answer) (*ending, error) {
+	s := t.s
+	for _, c := range s.conv.open() {
+		if err := s.record(userLine(s.id, []json.RawMessage{resultBlock(c.ID, notRun, nil, true)}, nil)); err != nil {
+			return nil, err
+		}
+	}
+	if t.refusals++; t.refusals == 1 {
+		t.say(systemLine(s.id, "informational", fields{
+			"content": "The safeguards of " + t.model + " stopped the response above · continuing once with that noted", "level": "notice",
+		}))
+		return nil, t.note(refusedText)
+	}
+	var details struct {
+		Category    *string `json:"category"`
+		Explanation *string `json:"explanation"`
+	}
+	json.Unmarshal(a.stopDetails, &details)
+	t.say(systemLine(s.id, "model_refusal_no_fallback", fields{
+		"original_model": t.model, "request_id": a.request, "api_refusal_category": details.Category,
+		"api_refusal_explanation": details.Explanation, "refused_user_message_uuid": s.prompt, "content": "",
+	}))
+	return t.failed(ctx, &failure{
+		reason: claude.ErrorInvalidRequest, request: a.request,
+		text: "API Error: the safeguards of " + t.model + " stopped the answer twice. Rephrase the request in a new session, or use another model.",
+	})
+}
+
+// failed ends a turn that the API would not go on with.
+func (t *turn) failed(ctx context.Context, f *failure) (*ending, error) {
+	s := t.s
+	t.reason = f.reason
+	s.hookStopFailure(ctx, f)
+	a := &answer{id: newUUID(), model: synthetic, request: f.request}
+	stop := "stop_sequence"
+	if t.refusals > 1 {
+		stop = "refusal"
+	}
+	more := fields{"error": f.reason, "is_api_error_message": true}
+	if f.status != 0 {
+		more["api_error_status"], more["api_error_type"] = f.status, f.kind
+	}
+	if err := t.tell(assistantLine(s.id, a, []json.RawMessage{textBlock(f.text)}, stop, more)); err != nil {
+		return nil, err
+	}
+	t.stopReason = stop
+	end := &ending{subtype: claude.ResultSuccess, failed: true, terminal: claude.TerminalAPIError, text: f.text, status: f.status}
+	if f.tooLong() {
+		end.terminal = claude.TerminalPromptTooLong
+	}
+	return end, nil
+}
+
+// cutShort ends a turn whose answer was cut by the end of its context. What the
+// model had said stays said.
+func (t *turn) cutShort(a *answer) (*ending, error) {
+	if spoken := a.spoken(); len(spoken) > 0 {
+		l := assistantLine(t.s.id, &answer{id: a.id, model: a.model, request: a.request}, spoken, nil, fields{"aborted": true})
+		if err := t.s.record(l); err != nil {
+			return nil, err
+		}
+		if a.partial != nil { // the others were said
+			t.say(assistantLine(t.s.id, a, spoken[len(spoken)-1:], nil, fields{"aborted": true}))
+		}
+	}
+	return t.interrupted(claude.TerminalAbortedStreaming)
+}
+
+// interrupted ends a turn that somebody stopped.
+func (t *turn) interrupted(reason claude.TerminalReason) (*ending, error) {
+	text := userInterrupt
+	if reason == claude.TerminalAbortedTools {
+		text = toolsInterrupt
+	}
+	t.turns++
+	return &ending{
+		subtype: claude.ResultErrorDuringExecution, failed: true, terminal: reason,
+		errors: []string{"the turn was interrupted"},
+	}, t.tell(userLine(t.s.id, []json.RawMessage{textBlock(text)}, nil))
+}
+
+func (t *turn) initLine() json.RawMessage {
+	names := []string{}
+	for _, tool := range t.s.kit.tools {
+		if _, ok := t.tools[tool.Name]; ok {
+			names = append(names, tool.Name)
+		}
+	}
+	if t.s.set.schema != nil {
+		names = append(names, outputTool)
+	}
+	servers := t.s.kit.servers
+	if servers == nil {
+		servers = []serverStatus{}
+	}
+	return systemLine(t.s.id, "init", fields{
+		"cwd": t.s.set.Dir, "tools": names, "mcp_servers": servers, "model": t.model,
+		"permissionMode": t.s.gate.current(), "slash_commands": []string{}, "apiKeySource": "none", "output_style": "default",
+		"agents": []string{}, "skills": []string{}, "plugins": []string{},
+	})
+}
+
+// resultLine is the result of the turn, as the CLI writes it.
+func (t *turn) resultLine(end *ending) json.RawMessage {
+	s := t.s
+	f := fields{
+		"type": "result", "subtype": end.subtype, "is_error": end.failed, "num_turns": t.turns,
+		"duration_ms": time.Since(t.began).Milliseconds(), "duration_api_ms": t.apiTime.Milliseconds(),
+		"usage": t.used.wire(), "modelUsage": s.conv.spent.wire(s.p.prices), "total_cost_usd": nil,
+		"permission_denials": t.denials, "terminal_reason": end.terminal, "stop_reason": nil,
+		"queued_turn_count": 0, "result_index": s.conv.results, "user_message_uuid": s.prompt,
+	}
+	if t.denials == nil {
+		f["permission_denials"] = []fields{}
+	}
+	if usd, known := s.conv.spent.cost(); known {
+		f["total_cost_usd"] = usd
+	}
+	if t.stopReason != "" {
+		f["stop_reason"] = t.stopReason
+	}
+	if t.firstByte > 0 {
+		f["ttft_ms"] = t.firstByte.Milliseconds()
+	}
+	if end.errors != nil {
+		f["errors"] = end.errors
+	} else {
+		f["result"], f["api_error_status"] = end.text, nil
+	}
+	if end.status != 0 {
+		f["api_error_status"] = end.status
+	}
+	if output, _, _ := t.given(); output != nil && !end.failed {
+		f["structured_output"] = output
+	}
+	return line(s.id, f)
+}
