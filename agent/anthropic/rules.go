@@ -50,7 +50,8 @@ func (r rule) names(tool string) bool {
 		return false
 	}
 	server := strings.TrimSuffix(strings.TrimSuffix(r.tool, "*"), "__")
-	return !strings.Contains(strings.TrimPrefix(server, "mcp__"), "__") && strings.HasPrefix(tool, server+"__")
+	name, ok := strings.CutPrefix(server, "mcp__")
+	return ok && name != "" && !strings.Contains(name, "__") && strings.HasPrefix(tool, server+"__")
 }
 
 // allows tells whether the rule, as one that allows, is for the call. What it

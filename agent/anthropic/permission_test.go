@@ -1,0 +1,183 @@
+package anthropic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dfaf701a/nestor/agent"
+	"github.com/dfaf701a/nestor/agent/anthropic/tools"
+	"github.com/dfaf701a/nestor/claude"
+)
+
+// Who decides about a call, in which order.
+func TestPermissions(t *testing.T) {
+	allow, deny := decided(claude.Allow{}), decided(claude.Deny{Message: "not today"})
+	pre := func(o claude.PreToolUseOutput) claude.Hooks {
+		return claude.Hooks{PreToolUse: []claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{{
+			Func: func(context.Context, *claude.PreToolUseInput) (*claude.PreToolUseOutput, error) { return &o, nil },
+		}}}
+	}
+	const (
+		look    = `{name: Look, input: {name: a}}`
+		write   = `{name: Write, input: {file_path: $DIR/a}}`
+		outside = `{name: Write, input: {file_path: /outside/a}}`
+		git     = `{name: Bash, input: {command: git status}}`
+		mcp     = `{name: mcp__s__look, input: {name: a}}`
+		fetch   = `{name: Fetch, input: {}}`
+	)
+	for _, test := range []struct {
+		name   string
+		call   string
+		config agent.Config
+		denied string // part of what the model is told; empty means that it ran
+	}{
+		{"reading is fine", look, agent.Config{PermissionMode: "default"}, ""},
+		{"reading is fine in plan mode", look, agent.Config{PermissionMode: "plan"}, ""},
+		{"edits are fine by default", write, agent.Config{}, ""},
+		{"edits are asked about in mode default", write, agent.Config{PermissionMode: "default"}, "nobody is there to be asked"},
+		{"edits outside are not", outside, agent.Config{}, "nobody is there"},
+		{"edits outside may be asked about", outside, agent.Config{CanUseTool: allow}, ""},
+		{"commands are not", git, agent.Config{}, "nobody is there"},
+		{"plan mode changes nothing", write, agent.Config{PermissionMode: "plan", AllowedTools: []string{"Write"}}, "plan mode"},
+		{"bypass allows all", git, agent.Config{PermissionMode: "bypassPermissions"}, ""},
+		{"dontAsk asks nobody", git, agent.Config{PermissionMode: "dontAsk", CanUseTool: allow}, "asks nobody"},
+		{"dontAsk knows rules", git, agent.Config{PermissionMode: "dontAsk", AllowedTools: []string{"Bash(git *)"}}, ""},
+		{"a rule allows", git, agent.Config{AllowedTools: []string{"Bash(git *)"}}, ""},
+		{"a rule does not fit", git, agent.Config{AllowedTools: []string{"Bash(go *)"}}, "no rule allows it"},
+		{"who is asked allows", git, agent.Config{CanUseTool: allow}, ""},
+		{"who is asked denies", git, agent.Config{CanUseTool: deny}, "not today"},
+		{"who is asked fails", git, agent.Config{CanUseTool: func(context.Context, *claude.PermissionRequest) (claude.Decision, error) {
+			return claude.Allow{}, errors.New("no idea")
+		}}, "no idea"},
+		{"who is asked panics", git, agent.Config{CanUseTool: func(context.Context, *claude.PermissionRequest) (claude.Decision, error) {
+			panic("ouch")
+		}}, "ouch"},
+		{"who is asked leaves it", git, agent.Config{CanUseTool: decided(claude.Elsewhere{})}, "Nobody decided"},
+		{"a pointer is a decision", git, agent.Config{CanUseTool: decided(&claude.Deny{Message: "pointed"})}, "pointed"},
+		{"a server's word that it only reads does not count", mcp, agent.Config{}, "nobody is there"},
+		{"a rule for a server", mcp, agent.Config{AllowedTools: []string{"mcp__s"}}, ""},
+		{"reading from the net is asked about", fetch, agent.Config{}, "nobody is there"},
+		{"a rule for a domain", fetch, agent.Config{AllowedTools: []string{"Fetch(domain:example.com)"}}, ""},
+		{"a hook denies what the mode allows", look, agent.Config{
+			PermissionMode: "bypassPermissions", Hooks: pre(claude.PreToolUseOutput{Permission: claude.HookDeny, PermissionReason: "hooked"}),
+		}, "PreToolUse:Look hook error: hooked"},
+		{"a hook blocks the old way", look, agent.Config{
+			Hooks: pre(claude.PreToolUseOutput{HookOutput: claude.HookOutput{Block: true, Reason: "blocked"}}),
+		}, "blocked"},
+		{"a hook allows what nobody else would", git, agent.Config{Hooks: pre(claude.PreToolUseOutput{Permission: claude.HookAllow})}, ""},
+		{"a hook wants it asked about", look, agent.Config{
+			PermissionMode: "bypassPermissions", CanUseTool: deny, Hooks: pre(claude.PreToolUseOutput{Permission: claude.HookAsk}),
+		}, "not today"},
+		{"a hook cannot put it off", look, agent.Config{Hooks: pre(claude.PreToolUseOutput{Permission: claude.HookDefer})}, "put off"},
+		{"a hook's input is looked at", `{name: Write, input: {file_path: $DIR/a}}`, agent.Config{
+			Hooks: pre(claude.PreToolUseOutput{Input: json.RawMessage(`{"file_path":"/outside/b"}`)}),
+		}, "nobody is there"},
+		{"a failing guard blocks", look, agent.Config{Hooks: claude.Hooks{PreToolUse: []claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{{
+			BlockOnFailure: true,
+			Func:           func(context.Context, *claude.PreToolUseInput) (*claude.PreToolUseOutput, error) { return nil, errors.New("broken") },
+		}}}}, "broken"},
+		{"a failing hook does not", look, agent.Config{Hooks: claude.Hooks{PreToolUse: []claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{{
+			Func: func(context.Context, *claude.PreToolUseInput) (*claude.PreToolUseOutput, error) { return nil, errors.New("broken") },
+		}}}}, ""},
+		{"a hook answers the question", git, agent.Config{CanUseTool: deny, Hooks: claude.Hooks{
+			PermissionRequest: []claude.Hook[claude.PermissionRequestInput, claude.PermissionRequestOutput]{{
+				Match: claude.Tool("Bash"),
+				Func: func(context.Context, *claude.PermissionRequestInput) (*claude.PermissionRequestOutput, error) {
+					return &claude.PermissionRequestOutput{Decision: claude.Allow{}}, nil
+				},
+			}},
+		}}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			b := open(t, `rules: [{turns: [{tools: [`+strings.ReplaceAll(test.call, "$DIR", dir)+`]}, {text: "{{.ToolResult}}"}]}]`)
+			var j journal
+			fetch := j.reader("Fetch")
+			fetch.Access = func(json.RawMessage) (tools.Access, error) { return tools.Access{Host: "example.com"}, nil }
+			b.tools = []tools.Tool{j.reader("Look"), j.writer("Write"), j.bash(), j.reader("mcp__s__look"), fetch}
+			if test.config.AllowedTools != nil {
+				test.config.AllowedTools = append(test.config.AllowedTools, "Look", "Nothing")
+			}
+			test.config.Dir = dir
+			all := answerTo(t, b.create(test.config), "go")
+			denied := all.of("permission_denied")
+			denials, _ := all.result(t).Metadata["permission_denials"].([]map[string]any)
+			if test.denied == "" {
+				if j.String() == "" || len(denied) != 0 || len(denials) != 0 {
+					t.Errorf("it was not run: %q", all.of("tool_result").texts())
+				}
+				return
+			}
+			if j.String() != "" {
+				t.Errorf("%v was run", &j)
+			}
+			if got := all.of("tool_result").texts(); len(got) != 1 || !strings.Contains(got[0], test.denied) {
+				t.Errorf("the model is told %q", got)
+			}
+			if len(denied) != 1 || len(denials) != 1 || denied[0].Metadata["tool_use_id"] != denials[0]["tool_use_id"] {
+				t.Errorf("denials are said as %v and %v", denied, denials)
+			}
+		})
+	}
+}
+
+// Who is asked learns all there is to know, and what it says for good holds.
+func TestAskedAboutCalls(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "a")
+	b := open(t, `
+rules:
+  - turns:
+      - tools: [{name: Write, id: toolu_1, input: {file_path: `+file+`, description: why}}, {name: Write, id: toolu_2, input: {file_path: `+file+`}}]
+      - text: done`)
+	var j journal
+	b.tools = []tools.Tool{j.writer("Write")}
+	var asked []*claude.PermissionRequest
+	answerTo(t, b.create(agent.Config{Dir: dir, PermissionMode: "default", CanUseTool: func(_ context.Context, r *claude.PermissionRequest) (claude.Decision, error) {
+		asked = append(asked, r)
+		return claude.Allow{Input: json.RawMessage(`{"file_path":"` + file + `2"}`), Updates: r.Suggestions}, nil
+	}}), "go")
+	if len(asked) != 1 {
+		t.Fatalf("it was asked %d times", len(asked))
+	}
+	r := asked[0]
+	if r.Tool != "Write" || r.ToolUseID != "toolu_1" || r.BlockedPath != file || r.Description != "why" || r.ID == "" ||
+		len(r.Suggestions) != 1 || r.Suggestions[0].Mode != claude.ModeAcceptEdits || !strings.Contains(string(r.Raw), `"tool_use_id":"toolu_1"`) {
+		t.Errorf("the question is %+v", r)
+	}
+	if want := "Write " + file + "2, Write " + file; j.String() != want {
+		t.Errorf("made was %s, want %s", &j, want)
+	}
+}
+
+// A denial can end the turn. Calls behind it are not made.
+func TestDenialThatInterrupts(t *testing.T) {
+	b := open(t, `rules: [{turns: [{tools: [{name: Bash, input: {command: a}}, {name: Bash, input: {command: b}}]}]}, {turns: [{text: no}]}]`)
+	var j journal
+	b.tools = []tools.Tool{j.bash()}
+	all := answerTo(t, b.create(agent.Config{CanUseTool: decided(claude.Deny{Message: "stop it", Interrupt: true})}), "go")
+	if r := all.result(t); r.Metadata["interrupted"] != true || r.Metadata["num_turns"] != 4 || j.String() != "" {
+		t.Errorf("the result is %+v, made was %v", r.Metadata, &j)
+	}
+	if n := len(b.requests()); n != 1 {
+		t.Errorf("there were %d requests", n)
+	}
+}
+
+// The model sees the tools that are allowed, and those of servers.
+func TestOfferedTools(t *testing.T) {
+	b := open(t, `rules: [{turns: [{text: hi}]}]`)
+	var j journal
+	b.tools = []tools.Tool{j.reader("Look"), j.writer("Write"), j.bash(), j.reader("mcp__s__look")}
+	all := answerTo(t, b.create(agent.Config{AllowedTools: []string{"Look", "Bash(git *)"}}), "go")
+	if got := strings.Join(b.requests()[0].Tools, " "); got != "Look Bash mcp__s__look" {
+		t.Errorf("offered are %s", got)
+	}
+	if got := all.of("init")[0].Metadata["tools"].([]string); strings.Join(got, " ") != "Look Bash mcp__s__look" {
+		t.Errorf("init says %s", got)
+	}
+}
