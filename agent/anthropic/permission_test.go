@@ -78,10 +78,14 @@ func TestPermissions(t *testing.T) {
 		}, "nobody is there"},
 		{"a failing guard blocks", look, agent.Config{Hooks: claude.Hooks{PreToolUse: []claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{{
 			BlockOnFailure: true,
-			Func:           func(context.Context, *claude.PreToolUseInput) (*claude.PreToolUseOutput, error) { return nil, errors.New("broken") },
+			Func: func(context.Context, *claude.PreToolUseInput) (*claude.PreToolUseOutput, error) {
+				return nil, errors.New("broken")
+			},
 		}}}}, "broken"},
 		{"a failing hook does not", look, agent.Config{Hooks: claude.Hooks{PreToolUse: []claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{{
-			Func: func(context.Context, *claude.PreToolUseInput) (*claude.PreToolUseOutput, error) { return nil, errors.New("broken") },
+			Func: func(context.Context, *claude.PreToolUseInput) (*claude.PreToolUseOutput, error) {
+				return nil, errors.New("broken")
+			},
 		}}}}, ""},
 		{"a hook answers the question", git, agent.Config{CanUseTool: deny, Hooks: claude.Hooks{
 			PermissionRequest: []claude.Hook[claude.PermissionRequestInput, claude.PermissionRequestOutput]{{
