@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -72,6 +73,7 @@ func (a *apiAgent) handle(ctx context.Context, t *turn, m agent.Message) error {
 	}
 	ctx, t.stop = context.WithCancelCause(ctx)
 	defer t.stop(nil)
+	a.openPush()
 	defer a.closePush()
 
 	s, err := a.session(ctx, t)
@@ -111,7 +113,10 @@ func (a *apiAgent) session(ctx context.Context, t *turn) (*session, error) {
 		return nil, err
 	}
 	var err error
-	if s.kit, err = a.p.open(ctx, a.set.Config); err != nil {
+	if s.dir, err = filepath.EvalSymlinks(a.set.Dir); err != nil {
+		return nil, fmt.Errorf("the directory of the agent: %w", err)
+	}
+	if s.kit, err = a.p.open(ctx, a.set.Config, s.mayReach); err != nil {
 		return nil, err
 	}
 	if a.set.keep {
@@ -211,6 +216,7 @@ type session struct {
 	p      *Provider
 	set    *settings
 	id     string
+	dir    string // where the agent works, through all symlinks
 	conv   *conversation
 	kit    *kit
 	gate   gate

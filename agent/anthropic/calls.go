@@ -131,7 +131,7 @@ func (t *turn) report(o *outcome) error {
 	short, err := t.s.kit.bound(o.ID, text)
 	if err != nil {
 		t.s.log.Warn("a long result could not be kept", "session", t.s.id, "call", o.ID, "error", err)
-		short = cut(text)
+		short = cut(or(short, text))
 	}
 	data := any(o.result.Data)
 	if data == nil || isError {

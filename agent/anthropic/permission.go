@@ -18,7 +18,37 @@ type gate struct {
 	mu               sync.Mutex // guards what follows
 	mode             claude.PermissionMode
 	allow, deny, ask []rule
+	hosts            map[string]bool // that calls were allowed to talk to
 }
+
+// grant remembers a host that somebody allowed.
+func (g *gate) grant(host string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.hosts == nil {
+		g.hosts = map[string]bool{}
+	}
+	g.hosts[host] = true
+}
+
+// mayReach tells whether a tool may talk to a host: one that a call was allowed
+// to, or a rule allows. Tools ask it when they do, also for where they are
+// redirected to.
+func (s *session) mayReach(host string) bool {
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	fits := func(r rule) bool {
+		domain, ok := strings.CutPrefix(r.content, "domain:")
+		return r.tool == "WebFetch" && (r.content == "" || ok && hostFits(domain, host))
+	}
+	if slices.ContainsFunc(s.gate.deny, fits) {
+		return false
+	}
+	return s.gate.mode == claude.ModeBypass || s.gate.hosts[host] || slices.ContainsFunc(s.gate.allow, fits)
+}
+
+// inner are tools that touch nothing but the session itself.
+var inner = []string{"TodoWrite", "TaskOutput", "TaskStop"}
 
 func (g *gate) current() claude.PermissionMode {
 	g.mu.Lock()
@@ -107,8 +137,8 @@ func (s *session) judge(ctx context.Context, c call, tool tools.Tool) (verdict, 
 	s.gate.mu.Lock()
 	mode, allow, deny, ask := s.gate.mode, s.gate.allow, s.gate.deny, s.gate.ask
 	s.gate.mu.Unlock()
-	stops := func(r rule) bool { return r.stops(tool.Name, q.Input, q.access, s.set.Dir) }
-	allows := func(r rule) bool { return r.allows(tool.Name, q.Input, q.access, s.set.Dir) }
+	stops := func(r rule) bool { return r.stops(tool.Name, q.Input, q.access, s.dir) }
+	allows := func(r rule) bool { return r.allows(tool.Name, q.Input, q.access, s.dir) }
 
 	v.input = q.Input
 	no := func(by, format string, args ...any) (verdict, error) {
@@ -123,7 +153,7 @@ func (s *session) judge(ctx context.Context, c call, tool tools.Tool) (verdict, 
 		why = "a hook or a rule wants it asked about"
 	} else {
 		switch {
-		case said == claude.HookAllow, mode == claude.ModeBypass:
+		case said == claude.HookAllow, mode == claude.ModeBypass, slices.Contains(inner, tool.Name):
 			v.allowed = true
 		case q.access.Outside: // of no mode's own accord
 		case tool.ReadOnly && q.access.Host == "" && origin(tool.Name) == nil:
@@ -137,12 +167,20 @@ func (s *session) judge(ctx context.Context, c call, tool tools.Tool) (verdict, 
 		v.allowed = v.allowed || slices.ContainsFunc(allow, allows)
 	}
 	if v.allowed {
-		return v, nil
+		return s.granted(q, v), nil
 	}
 	if mode == claude.ModeDontAsk {
 		return no("mode", "Permission to use %s was not given: %s, and this session asks nobody. Do it another way, or say what you would need.", tool.Name, why)
 	}
-	return s.askHost(ctx, q, v, why)
+	return s.granted(q, s.askHost(ctx, q, v, why)), nil
+}
+
+// granted lets the tool reach what it was allowed to.
+func (s *session) granted(q *asked, v verdict) verdict {
+	if v.allowed && q.access.Host != "" {
+		s.gate.grant(q.access.Host)
+	}
+	return v
 }
 
 func (r rule) String() string {
@@ -190,7 +228,7 @@ func (s *session) askHooks(ctx context.Context, q *asked) (v verdict, said claud
 }
 
 // askHost asks who is there to be asked: hooks, then Config.CanUseTool.
-func (s *session) askHost(ctx context.Context, q *asked, v verdict, why string) (verdict, error) {
+func (s *session) askHost(ctx context.Context, q *asked, v verdict, why string) verdict {
 	r := s.requestOf(q, why)
 	var decision claude.Decision
 	h := hear(ctx, s, "PermissionRequest", q.Name, q.ID, s.set.Hooks.PermissionRequest,
@@ -220,10 +258,15 @@ func (s *session) askHost(ctx context.Context, q *asked, v verdict, why string) 
 	case claude.Allow:
 		if d.Input != nil && !isObject(d.Input) {
 			v.message = "The call was allowed with an input that is not a JSON object: it was not run."
-			return v, nil
+			return v
 		}
 		if d.Input != nil {
-			v.input = d.Input
+			q.Input = d.Input
+			if err := q.look(); err != nil {
+				v.message = "The call was allowed with another input, which is wrong: " + err.Error()
+				return v
+			}
+			v.input = q.Input
 		}
 		s.gate.update(d.Updates)
 		v.allowed = true
@@ -235,7 +278,7 @@ func (s *session) askHost(ctx context.Context, q *asked, v verdict, why string) 
 			v.message = "Asking for permission failed, so the call was not run: " + err.Error()
 		}
 	}
-	return v, nil
+	return v
 }
 
 // canUse asks Config.CanUseTool, whose panic is a failure to decide.

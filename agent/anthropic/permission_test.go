@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -183,5 +184,81 @@ func TestOfferedTools(t *testing.T) {
 	}
 	if got := all.of("init")[0].Metadata["tools"].([]string); strings.Join(got, " ") != "Look Bash mcp__s__look" {
 		t.Errorf("init says %s", got)
+	}
+}
+
+// Tools that touch the session alone need no permission.
+func TestInnerToolsNeedNoPermission(t *testing.T) {
+	b := open(t, `rules: [{turns: [{tools: [{name: TodoWrite, input: {name: a}}]}, {text: done}]}]`)
+	var j journal
+	todo := j.reader("TodoWrite")
+	todo.ReadOnly = false
+	b.tools = []tools.Tool{todo}
+	answerTo(t, b.create(agent.Config{PermissionMode: "plan"}), "go")
+	if j.String() != "TodoWrite a" {
+		t.Errorf("made was %q", &j)
+	}
+}
+
+// Rules about paths hold for a folder that is reached through a symlink.
+func TestPathRulesThroughSymlink(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, `rules: [{turns: [{tools: [{name: Write, input: {file_path: `+dir+`/src/a}}]}, {text: done}]}]`)
+	var j journal
+	b.tools = []tools.Tool{j.writer("Write")}
+	answerTo(t, b.create(agent.Config{Dir: link, PermissionMode: "default", AllowedTools: []string{"Write", "Edit(src/**)"}}), "go")
+	if j.String() != "Write "+dir+"/src/a" {
+		t.Errorf("made was %q", &j)
+	}
+}
+
+// A tool may talk to hosts that a call was allowed to, or that a rule allows.
+func TestReachableHosts(t *testing.T) {
+	s := &session{set: &settings{}}
+	s.gate.mode = claude.ModeDefault
+	s.gate.allow = []rule{{"WebFetch", "domain:*.good.org"}, {"Bash", "domain:no.org"}}
+	s.granted(&asked{access: tools.Access{Host: "asked.org"}}, verdict{allowed: true})
+	s.granted(&asked{access: tools.Access{Host: "denied.org"}}, verdict{})
+	for host, want := range map[string]bool{"a.good.org": true, "good.org": false, "asked.org": true, "denied.org": false, "no.org": false} {
+		if got := s.mayReach(host); got != want {
+			t.Errorf("%s: %v", host, got)
+		}
+	}
+	s.gate.mode = claude.ModeBypass
+	s.gate.deny = []rule{{"WebFetch", "domain:bad.org"}}
+	if !s.mayReach("any.org") || s.mayReach("bad.org") {
+		t.Error("bypass does not reach all but what is denied")
+	}
+}
+
+// A pushed message that a hook keeps back changes nothing.
+func TestPushedMessageThatIsBlocked(t *testing.T) {
+	b := open(t, `rules: [{repeat: true, turns: [{text: "heard: {{.Prompt}}"}]}]`)
+	hooks := claude.Hooks{UserPromptSubmit: []claude.Hook[claude.UserPromptSubmitInput, claude.UserPromptSubmitOutput]{{
+		Func: func(_ context.Context, in *claude.UserPromptSubmitInput) (*claude.UserPromptSubmitOutput, error) {
+			return &claude.UserPromptSubmitOutput{HookOutput: claude.HookOutput{Block: in.Prompt == "secret", Reason: "hush"}}, nil
+		},
+	}}}
+	a := b.create(agent.Config{Hooks: hooks})
+	var all heardAll
+	for m, err := range a.Handle(bounded(t), agent.NewMessage("tester", "go")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m)
+		if m.Metadata["sdk_type"] == "assistant_text" {
+			a.Push(t.Context(), agent.NewMessage("t", "secret"))
+		}
+	}
+	if notices := all.of("notice"); all.result(t).Content != "heard: go" || len(notices) != 1 || !strings.Contains(notices[0].Content, "hush") || len(b.requests()) != 1 {
+		t.Errorf("it says %s: %q after %d requests", all.types(), all.result(t).Content, len(b.requests()))
 	}
 }

@@ -200,7 +200,7 @@ func FuzzRebuild(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var records []json.RawMessage
-		for _, l := range bytes.Split(data, []byte("\n")) {
+		for l := range bytes.SplitSeq(data, []byte("\n")) {
 			records = append(records, l)
 		}
 		c, err := rebuild(ListPrices(), records)

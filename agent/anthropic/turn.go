@@ -124,8 +124,7 @@ func (t *turn) run(ctx context.Context, prompt string) error {
 	if err := t.tell(t.initLine()); err != nil {
 		return err
 	}
-	t.a.openPush()
-	end, err := t.submit(ctx, prompt)
+	end, err := t.begin(ctx, prompt)
 	for end == nil && err == nil {
 		end, err = t.round(ctx)
 	}
@@ -198,38 +197,64 @@ func (t *turn) given() (output json.RawMessage, tries int, last error) {
 	return t.output, t.tries, t.tryError
 }
 
-// submit records what the user said, unless a hook keeps it back.
-func (t *turn) submit(ctx context.Context, prompt string) (*ending, error) {
+// begin takes up the message that the turn is about.
+func (t *turn) begin(ctx context.Context, prompt string) (*ending, error) {
 	s := t.s
 	var contexts []string
 	if s.source != "" {
 		h := s.hookStart(ctx, s.source)
 		contexts, s.source = h.contexts, ""
 	}
-	h := s.hookPrompt(ctx, prompt)
+	blocked, err := t.submit(ctx, prompt, s.prompt, contexts)
 	switch {
+	case err != nil:
+		return nil, err
 	case ctx.Err() != nil:
 		return t.interrupted(claude.TerminalAbortedStreaming)
+	case blocked != "":
+		return &ending{subtype: claude.ResultSuccess, terminal: claude.TerminalHookStopped, text: blocked}, nil
+	}
+	return nil, nil
+}
+
+// submit records what the user said, unless a hook keeps it back: then it
+// returns why.
+func (t *turn) submit(ctx context.Context, prompt, id string, contexts []string) (blocked string, err error) {
+	h := t.s.hookPrompt(ctx, prompt)
+	switch {
 	case h.block:
-		return &ending{subtype: claude.ResultSuccess, terminal: claude.TerminalHookStopped, text: "UserPromptSubmit operation blocked by hook:\n" + h.reason}, nil
+		return "UserPromptSubmit operation blocked by hook:\n" + h.reason, nil
 	case h.stop:
-		return &ending{subtype: claude.ResultSuccess, terminal: claude.TerminalHookStopped, text: "Operation stopped by hook: " + h.why}, nil
+		return "Operation stopped by hook: " + h.why, nil
 	}
 	blocks := []json.RawMessage{textBlock(prompt)}
 	if contexts = append(contexts, h.contexts...); len(contexts) > 0 {
 		blocks = append(blocks, textBlock(reminder(strings.Join(contexts, "\n"))))
 	}
-	return nil, s.record(userLine(s.id, blocks, fields{"uuid": s.prompt}))
+	return "", t.s.record(userLine(t.s.id, blocks, fields{"uuid": id}))
+}
+
+// takeUp takes up what was pushed, and tells whether anything was.
+func (t *turn) takeUp(ctx context.Context) (taken bool, err error) {
+	for _, text := range t.a.takePushed() {
+		blocked, err := t.submit(ctx, text, newUUID(), nil)
+		if err != nil {
+			return taken, err
+		}
+		if blocked != "" {
+			t.say(systemLine(t.s.id, "informational", fields{"content": blocked, "level": "warning"}))
+		}
+		taken = taken || blocked == ""
+	}
+	return taken, nil
 }
 
 // round has the model answer once, and does what it wants done. It returns how
 // the turn ends, or nil if it goes on.
 func (t *turn) round(ctx context.Context) (*ending, error) {
 	s := t.s
-	for _, text := range t.a.takePushed() {
-		if end, err := t.submit(ctx, text); end != nil || err != nil {
-			return end, err
-		}
+	if _, err := t.takeUp(ctx); err != nil {
+		return nil, err
 	}
 	if limit := s.set.Limits.MaxTurns; limit > 0 && t.rounds >= limit {
 		return &ending{
@@ -317,7 +342,10 @@ func (t *turn) stopped(ctx context.Context, a *answer) (*ending, error) {
 		return nil, nil // the API goes on from what it said
 	case a.stop == "model_context_window_exceeded" && !t.forced:
 		t.forced = true
-		return nil, t.compact(ctx, true)
+		if err := t.compact(ctx, true); err != nil {
+			return nil, err
+		}
+		return nil, t.note(resumeText)
 	}
 	if s.set.schema != nil {
 		if output, _, _ := t.given(); output == nil {
@@ -340,8 +368,11 @@ func (t *turn) stopped(ctx context.Context, a *answer) (*ending, error) {
 	case len(h.contexts) > 0 && !t.active:
 		t.active = true
 		return nil, t.note(reminder(strings.Join(h.contexts, "\n")))
-	case !t.a.settle():
-		return nil, nil // something was pushed
+	}
+	for !t.a.settle() {
+		if taken, err := t.takeUp(ctx); taken || err != nil {
+			return nil, err
+		}
 	}
 	return &ending{subtype: claude.ResultSuccess, terminal: claude.TerminalCompleted, text: s.conv.last}, nil
 }

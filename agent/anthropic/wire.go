@@ -28,8 +28,9 @@ type serverStatus struct {
 // maxResult is how many bytes of a result the model is told.
 const maxResult = 100_000
 
-// open makes the kit of an agent.
-func (p *Provider) open(_ context.Context, c agent.Config) (*kit, error) {
+// open makes the kit of an agent. Reach tells whether a host may be talked to.
+func (p *Provider) open(_ context.Context, c agent.Config, reach func(host string) bool) (*kit, error) {
+	_ = reach // of tools that fetch
 	k := &kit{
 		recall: func(string, json.RawMessage) {},
 		bound:  func(_, text string) (string, error) { return cut(text), nil },
