@@ -129,7 +129,8 @@ func (a *apiAgent) session(ctx context.Context, t *turn) (*session, error) {
 	t.pass(resumed(s.id, a.set.Name))
 	for _, c := range s.conv.open() {
 		if err := t.report(&outcome{call: c, err: said(interruptedCall)}); err != nil {
-			return nil, err
+			a.s = nil
+			return nil, errors.Join(err, s.kit.close())
 		}
 	}
 	s.conv.done(s.kit.recall)

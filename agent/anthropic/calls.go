@@ -140,7 +140,7 @@ func (t *turn) report(o *outcome) error {
 	if isError {
 		data = "Error: " + short
 	}
-	if _, err := json.Marshal(data); err != nil {
+	if raw, err := json.Marshal(data); err != nil || deep(raw) {
 		data = short
 	}
 	t.turns++
@@ -160,7 +160,7 @@ func (o *outcome) response() json.RawMessage {
 		data = o.result.Text
 	}
 	raw, err := json.Marshal(data)
-	if err != nil {
+	if err != nil || deep(raw) {
 		raw, _ = json.Marshal(o.result.Text) // a text always marshals
 	}
 	return raw

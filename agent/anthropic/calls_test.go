@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"github.com/dfaf701a/nestor/agent"
 	"github.com/dfaf701a/nestor/agent/anthropic/tools"
 	"github.com/dfaf701a/nestor/claude"
+	"github.com/dfaf701a/nestor/scriptmodel"
 )
 
 // Calls that only read run side by side: each waits here for the others.
@@ -249,4 +251,76 @@ func TestStructuredOutput(t *testing.T) {
 			t.Errorf("there were %d requests", n)
 		}
 	})
+}
+
+// What a hostile model writes as the input of a call breaks nothing.
+func TestHostileInputs(t *testing.T) {
+	deepInput := strings.Repeat(`{"a":`, 3000) + "1" + strings.Repeat("}", 3000)
+	for name, input := range map[string]string{"deep": deepInput, "broken": `{"a":`, "a list": `[1]`, "a text": `"x"`, "null": "null"} {
+		t.Run(name, func(t *testing.T) {
+			quoted, _ := json.Marshal(input)
+			turn := 0
+			endpoint := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if turn++; turn > 1 {
+					scriptmodel.New(scriptmodel.Echo(), scriptmodel.Options{}).ServeHTTP(w, r)
+					return
+				}
+				for _, e := range []string{
+					`{"type":"message_start","message":{"id":"m","model":"x","usage":{"input_tokens":1,"output_tokens":1}}}`,
+					`{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"toolu_1","name":"Look","input":{}}}`,
+					`{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":` + string(quoted) + `}}`,
+					`{"type":"content_block_stop","index":0}`,
+					`{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":5}}`,
+					`{"type":"message_stop"}`,
+				} {
+					var event struct{ Type string }
+					json.Unmarshal([]byte(e), &event)
+					fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event.Type, e)
+				}
+			})
+			var j journal
+			p := New(Options{
+				APIKey: "key", HTTPClient: &http.Client{Transport: loopback{endpoint}},
+				Tools: func(agent.Config) []tools.Tool { return []tools.Tool{j.reader("Look")} },
+			})
+			a, err := p.Create(t.Context(), agent.Config{Name: "ada"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.Shutdown(t.Context())
+			all := answerTo(t, a, "go")
+			if got := all.of("tool_result").texts(); len(got) != 1 || !strings.Contains(got[0], "was not a JSON object") || j.String() != "" {
+				t.Errorf("the model is told %q, made was %q", got, &j)
+			}
+		})
+	}
+}
+
+// Neither does an answer without end, or one that no one can read.
+func TestHostileAnswers(t *testing.T) {
+	for name, block := range map[string]string{
+		"deep":     `{"type":"x","a":` + strings.Repeat("[", 3000) + strings.Repeat("]", 3000) + `}`,
+		"orphan":   "",
+		"mistyped": `7`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			endpoint := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				fmt.Fprint(w, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"m\"}}\n\n")
+				if block != "" {
+					fmt.Fprintf(w, "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":%s}\n\n", block)
+				}
+				fmt.Fprint(w, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":0}\n\n")
+				fmt.Fprint(w, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
+			})
+			p := New(Options{APIKey: "key", Retries: -1, HTTPClient: &http.Client{Transport: loopback{endpoint}}})
+			a, err := p.Create(t.Context(), agent.Config{Name: "ada"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer a.Shutdown(t.Context())
+			if _, e := fails(t, a, "go"); e.Kind != agent.ErrAPI {
+				t.Errorf("the error is %v", e)
+			}
+		})
+	}
 }

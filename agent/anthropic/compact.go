@@ -129,7 +129,7 @@ func (t *turn) summarize(ctx context.Context, k *compaction, limit int) (string,
 				if m.Role == "user" {
 					c.user(clearResults(m.Content, k.Cleared))
 				} else {
-					c.assistant(m.Model, m.Content)
+					c.assistant(m.Model, spokenOnly(m.Content))
 				}
 			}
 			c.user([]json.RawMessage{textBlock(summaryPrompt)})

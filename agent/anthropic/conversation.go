@@ -280,13 +280,19 @@ func (c *conversation) compacted(k *compaction) error {
 		case "user":
 			next.user(clearResults(m.Content, k.Cleared))
 		case "assistant":
-			next.assistant(m.Model, m.Content)
+			next.assistant(m.Model, spokenOnly(m.Content))
 		default:
 			return fmt.Errorf("a message in it is of %q", m.Role)
 		}
 	}
 	*c = *next
 	return nil
+}
+
+// spokenOnly returns the content of an answer without thoughts, which the API
+// takes back only in the conversation that they were had in.
+func spokenOnly(content []json.RawMessage) []json.RawMessage {
+	return slices.DeleteFunc(slices.Clone(content), thought)
 }
 
 // clearResults returns the content without the text of the results of those

@@ -116,6 +116,9 @@ func (q *asked) look() (err error) {
 	if err == nil && q.access.Input != nil {
 		q.Input = q.access.Input
 	}
+	if err == nil && (!isObject(q.Input) || deep(q.Input)) {
+		err = fmt.Errorf("the input of %s is not a JSON object that can be read", q.Name)
+	}
 	return err
 }
 

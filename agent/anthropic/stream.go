@@ -22,6 +22,7 @@ type answer struct {
 	stopDetails        json.RawMessage
 	tokens             tokens
 	ended              bool
+	size               int // bytes of all events
 }
 
 // growing is a block while it is streamed.
@@ -36,7 +37,35 @@ type growing struct {
 var (
 	errIdle = errors.New("the API sent nothing for too long")
 	errCut  = errors.New("the answer ended in the middle")
+	errHuge = fmt.Errorf("the answer is larger than %d bytes, or nested deeper than %d", maxAnswer, maxDepth)
 )
+
+// What no answer needs, and what would break whoever reads it.
+const (
+	maxAnswer = 48 << 20 // bytes
+	maxDepth  = 200      // objects and lists in each other
+)
+
+// deep tells whether JSON is nested deeper than maxDepth.
+func deep(raw []byte) bool {
+	depth, quoted := 0, false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
+}
 
 // client makes requests of all agents.
 type client struct {
@@ -76,6 +105,9 @@ func (c *client) stream(ctx context.Context, opts []option.RequestOption, r *req
 		watch.Reset(c.idle)
 		event := events.Current()
 		raw := json.RawMessage(event.RawJSON())
+		if a.size += len(raw); a.size > maxAnswer || deep(raw) {
+			return a, errHuge
+		}
 		block, err := a.take(raw)
 		if err != nil {
 			return a, fmt.Errorf("reading the answer: %w", err)
@@ -202,7 +234,7 @@ func (g *growing) whole() (json.RawMessage, error) {
 		case text == "" && isObject(g.start["input"]):
 		case text == "":
 			set("input", struct{}{})
-		case isObject(json.RawMessage(text)):
+		case isObject(json.RawMessage(text)) && !deep([]byte(text)):
 			g.start["input"] = json.RawMessage(text)
 		default:
 			set("input", map[string]string{badInput: text})

@@ -70,8 +70,9 @@ var errLeft = errors.New("nobody reads any more")
 // say says a line, and notices when nobody listens.
 func (t *turn) say(l json.RawMessage) {
 	msg, err := claude.Decode(l)
-	if err != nil {
-		panic(fmt.Sprintf("a line does not decode: %v", err)) // it was made here
+	if err != nil { // it was made here
+		t.s.log.Error("a line cannot be said", "session", t.s.id, "error", err)
+		return
 	}
 	t.pass(agent.Translate(msg, t.a.set.Name)...)
 }
