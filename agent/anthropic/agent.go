@@ -116,7 +116,7 @@ func (a *apiAgent) session(ctx context.Context, t *turn) (*session, error) {
 	if s.dir, err = filepath.EvalSymlinks(a.set.Dir); err != nil {
 		return nil, fmt.Errorf("the directory of the agent: %w", err)
 	}
-	if s.kit, err = a.p.open(ctx, a.set.Config, s.mayReach); err != nil {
+	if s.kit, err = a.p.open(ctx, s); err != nil {
 		return nil, err
 	}
 	if a.set.keep {

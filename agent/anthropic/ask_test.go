@@ -293,3 +293,76 @@ func TestPartialText(t *testing.T) {
 		t.Errorf("the thoughts are %q", got)
 	}
 }
+
+func TestRetryAfterHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		soon := time.Now().Add(42 * time.Second).UTC().Format(http.TimeFormat)
+		for _, test := range []struct {
+			key, value string
+			want       time.Duration
+		}{
+			{"Retry-After-Ms", "1500", 1500 * time.Millisecond},
+			{"Retry-After", "3", 3 * time.Second},
+			{"Retry-After", "0.5", 500 * time.Millisecond},
+			{"Retry-After", soon, 42 * time.Second},
+			{"Retry-After", "1e300", maxRetryAfter},
+			{"Retry-After-Ms", "1e300", maxRetryAfter},
+			{"Retry-After", "-7", 0},
+			{"Retry-After", "soon", 0},
+			{"Retry-After", "NaN", 0},
+			{"Retry-After", "", 0},
+		} {
+			if got := retryAfter(http.Header{test.key: {test.value}}); got != test.want {
+				t.Errorf("%s: %s means %v", test.key, test.value, got)
+			}
+		}
+	})
+	for n := 1; n < 100; n++ {
+		if d := (&failure{}).delay(n); d < 500*time.Millisecond || d > 40*time.Second {
+			t.Errorf("attempt %d waits %v", n, d)
+		}
+	}
+}
+
+// What another model thought is not sent to the one that takes over.
+func TestFallbackDoesNotGetForeignThoughts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, model := still(t, `
+rules:
+  - when: {model: opus, turn: 1}
+    turns: [{thinking: secret thoughts, tools: [{name: Look, input: {name: a}}]}]
+  - when: {model: opus}
+    repeat: true
+    turns: [{text: never, fail: {status: 529}}]
+  - when: {model: sonnet}
+    repeat: true
+    turns: [{text: done}]`)
+		var j journal
+		b.tools = []tools.Tool{j.reader("Look")}
+		a := b.create(agent.Config{Model: "opus", Credentials: map[string]string{"fallback_model": "sonnet"}})
+		if _, err := say(t, t.Context(), a, "go"); err != nil {
+			t.Fatal(err)
+		}
+		requests := model.Requests()
+		own, foreign := string(requests[1].Body), string(requests[len(requests)-1].Body)
+		if !strings.Contains(own, "secret thoughts") || strings.Contains(foreign, "secret thoughts") || !strings.Contains(foreign, `"tool_use"`) {
+			t.Errorf("the other model gets %s", foreign)
+		}
+	})
+}
+
+// A window that is full in the middle of an answer is made larger once.
+func TestWindowExceededInTheAnswer(t *testing.T) {
+	b := open(t, `
+rules:
+  - when: {user: "about to be shortened"}
+    turns: [{text: "the facts"}]
+  - when: {user: "^go"}
+    turns: [{text: "half an ", stop: model_context_window_exceeded}]
+  - turns: [{text: "answer"}]`)
+	all := answerTo(t, b.create(agent.Config{}), "go")
+	if r := all.result(t); r.Content != "answer" || len(all.of("compacted")) != 1 {
+		t.Errorf("it says %q in %s", r.Content, all.types())
+	}
+	b.requests()
+}

@@ -120,3 +120,14 @@ func TestHooksThatEndTheTurn(t *testing.T) {
 		t.Errorf("the result is %q, %+v; made was %v", r.Content, r.Metadata, &tool)
 	}
 }
+
+// What a stop hook adds is heard once.
+func TestStopHookThatAddsContext(t *testing.T) {
+	b := open(t, `rules: [{turns: [{text: one}, {text: two}]}]`)
+	var j journal
+	hooks := claude.Hooks{Stop: hooked(&j, func(in *claude.StopInput) string { return in.LastMessage }, &claude.ContextOutput{Context: "one more thing"})}
+	r := answerTo(t, b.create(agent.Config{Hooks: hooks}), "go").result(t)
+	if r.Content != "two" || j.String() != "one, two" || !strings.Contains(string(b.requests()[1].Body), "one more thing") {
+		t.Errorf("the result is %q; hooks saw %v", r.Content, &j)
+	}
+}

@@ -94,8 +94,8 @@ func TestDecisionTable(t *testing.T) {
 			name:   "budget",
 			script: `rules: [{repeat: true, turns: [{tools: [{name: Look, input: {name: a}}], usage: {input_tokens: 100000, output_tokens: 1000}}]}]`,
 			config: agent.Config{Limits: agent.Limits{MaxBudgetUSD: 0.42}},
-			types:  "tool_use result", subtype: "error", reason: "error_max_budget_usd",
-			content: "Reached maximum budget ($0.42)", turns: 1, requests: 1,
+			types:  "tool_use tool_result result", subtype: "error", reason: "error_max_budget_usd",
+			content: "Reached maximum budget ($0.42)", turns: 2, requests: 1,
 		},
 		{
 			name:   "budget is enough",
@@ -145,9 +145,9 @@ func TestDecisionTable(t *testing.T) {
 		{
 			name:   "refusal with a call in it",
 			script: `rules: [{repeat: true, turns: [{tools: [{name: Look, input: {name: a}}], stop: refusal}]}]`,
-			types:  "tool_use notice tool_use model_refusal assistant_text result", subtype: "error", reason: "api_error",
+			types:  "tool_use tool_result notice tool_use tool_result model_refusal assistant_text result", subtype: "error", reason: "api_error",
 			content: "API Error: the safeguards of claude-opus-5-5 stopped the answer twice. Rephrase the request in a new session, or use another model.",
-			turns:   2, requests: 2,
+			turns:   4, requests: 2,
 		},
 		{
 			name:   "a request that cannot be",

@@ -262,3 +262,82 @@ func TestPushedMessageThatIsBlocked(t *testing.T) {
 		t.Errorf("it says %s: %q after %d requests", all.types(), all.result(t).Content, len(b.requests()))
 	}
 }
+
+// What is decided for good holds for the calls that follow, until it is taken
+// back.
+func TestPermissionUpdates(t *testing.T) {
+	rules := func(kind claude.UpdateType, behavior claude.RuleBehavior, list ...claude.PermissionRule) claude.PermissionUpdate {
+		return claude.PermissionUpdate{Type: kind, Behavior: behavior, Rules: list}
+	}
+	git, all := claude.PermissionRule{Tool: "Bash", Content: "git *"}, claude.PermissionRule{Tool: "Bash"}
+	s := &session{set: &settings{}, dir: "/w"}
+	s.gate.mode = claude.ModeBypass
+	asked := 0
+	s.set.CanUseTool = func(context.Context, *claude.PermissionRequest) (claude.Decision, error) {
+		asked++
+		return claude.Deny{Message: "asked"}, nil
+	}
+	for _, step := range []struct {
+		update  claude.PermissionUpdate
+		command string
+		want    string // empty means that it is allowed
+	}{
+		{claude.PermissionUpdate{}, "git status", ""},
+		{rules(claude.UpdateAddRules, claude.RuleDeny, git), "ls; git status", "denied by the rule Bash(git *)"},
+		{rules(claude.UpdateAddRules, claude.RuleDeny, git), "ls", ""},
+		{rules(claude.UpdateRemoveRules, claude.RuleDeny, git), "git status", ""},
+		{rules(claude.UpdateAddRules, claude.RuleAsk, git), "git status", "asked"},
+		{rules(claude.UpdateReplaceRules, claude.RuleAsk), "git status", ""},
+		{claude.PermissionUpdate{Type: claude.UpdateSetMode, Mode: "default"}, "git status", "asked"},
+		{rules(claude.UpdateAddRules, claude.RuleAllow, git), "git status", ""},
+		{rules(claude.UpdateAddRules, claude.RuleAllow, git), "git status; rm x", "asked"},
+		{rules(claude.UpdateReplaceRules, claude.RuleAllow, all), "git status; rm x", ""},
+		{rules(claude.UpdateAddRules, claude.RuleDeny, all), "git status", "denied by the rule Bash."},
+		{claude.PermissionUpdate{Type: claude.UpdateSetMode, Mode: "nonsense"}, "git status", "denied by the rule Bash."},
+		{rules(claude.UpdateAddRules, "nonsense", all), "git status", "denied by the rule Bash."},
+	} {
+		s.gate.update([]claude.PermissionUpdate{step.update})
+		v, err := s.judge(t.Context(), call{ID: "1", Name: "Bash", Input: bashInput(step.command)}, tools.Tool{Name: "Bash"})
+		if err != nil || v.allowed != (step.want == "") || !strings.Contains(v.message, step.want) {
+			t.Errorf("after %+v %q is %v: %q, %v", step.update, step.command, v.allowed, v.message, err)
+		}
+	}
+	if asked != 3 {
+		t.Errorf("it was asked %d times", asked)
+	}
+}
+
+// Rules that deny stop what nobody can tell.
+func TestRulesThatDenyErrOnTheSafeSide(t *testing.T) {
+	for _, test := range []struct {
+		rule   string
+		tool   string
+		access tools.Access
+		want   bool
+	}{
+		{"Edit(secret/**)", "Write", tools.Access{Path: "/w/secret/a"}, true},
+		{"Edit(secret/**)", "Write", tools.Access{Path: "/w/a"}, false},
+		{"Edit(secret/**)", "Edit", tools.Access{}, true},
+		{"WebFetch(domain:evil.org)", "WebFetch", tools.Access{Host: "evil.org"}, true},
+		{"WebFetch(domain:evil.org)", "WebFetch", tools.Access{Host: "good.org"}, false},
+		{"WebFetch(domain:evil.org)", "WebFetch", tools.Access{}, true},
+		{"Write", "Edit", tools.Access{}, false},
+	} {
+		r, _ := parseRule(test.rule)
+		if got := r.stops(test.tool, nil, test.access, "/w"); got != test.want {
+			t.Errorf("%s stops %s of %+v: %v", test.rule, test.tool, test.access, got)
+		}
+	}
+}
+
+// A hook that is told of a denial may let the model try again.
+func TestDeniedButMayTryAgain(t *testing.T) {
+	b := open(t, `rules: [{turns: [{tools: [{name: Bash, input: {command: a}}]}, {text: "{{.ToolResult}}"}]}]`)
+	var j journal
+	b.tools = []tools.Tool{j.bash()}
+	c := agent.Config{CanUseTool: decided(claude.Deny{Message: "no"})}
+	c.Hooks.PermissionDenied = hooked(&j, func(*claude.PermissionDeniedInput) string { return "" }, &claude.PermissionDeniedOutput{Retry: true})
+	if r := answerTo(t, b.create(c), "go").result(t); r.Content != "no\nYou may try again." {
+		t.Errorf("the model is told %q", r.Content)
+	}
+}

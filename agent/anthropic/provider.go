@@ -52,7 +52,8 @@ type Options struct {
 	// Command makes the commands that tools start; nil means exec.Command.
 	Command func(name string, arg ...string) *exec.Cmd
 	// Spool is the folder for results of tools that are too long for the
-	// model; empty means that they are only cut.
+	// model: each session has a folder of its own in it. Empty means that they
+	// are only cut.
 	Spool string
 	// Tools returns tools that an agent has besides its own; nil means none.
 	Tools func(agent.Config) []tools.Tool

@@ -26,6 +26,7 @@ func TestBadConfig(t *testing.T) {
 		`the price of model "mystery2" is not known: give it in Options.Prices`: {Credentials: map[string]string{"fallback_model": "mystery2"}, Limits: agent.Limits{MaxBudgetUSD: 1}},
 		`the schema of the result: its type is not "object"`:                    {Schema: json.RawMessage(`{"type":"integer"}`)},
 		`the schema of the result: `:                                            {Schema: json.RawMessage(`{"type":`)},
+		`"../x" is no session to resume`:                                        {Resume: "../x"},
 		`needs a Func`:                                                          {Hooks: claude.Hooks{Stop: []claude.Hook[claude.StopInput, claude.ContextOutput]{{}}}},
 	} {
 		_, err := New(Options{}).Create(t.Context(), c)

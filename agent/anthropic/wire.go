@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"github.com/dfaf701a/nestor/agent"
 	"github.com/dfaf701a/nestor/agent/anthropic/tools"
 )
 
@@ -28,16 +27,16 @@ type serverStatus struct {
 // maxResult is how many bytes of a result the model is told.
 const maxResult = 100_000
 
-// open makes the kit of an agent. Reach tells whether a host may be talked to.
-func (p *Provider) open(_ context.Context, c agent.Config, reach func(host string) bool) (*kit, error) {
-	_ = reach // of tools that fetch
+// open makes the kit of a session. Tools may talk to the hosts that
+// s.mayReach allows, and keep long results in a folder of the session's own.
+func (p *Provider) open(_ context.Context, s *session) (*kit, error) {
 	k := &kit{
 		recall: func(string, json.RawMessage) {},
 		bound:  func(_, text string) (string, error) { return cut(text), nil },
 		close:  func() error { return nil },
 	}
 	if p.opts.Tools != nil {
-		k.tools = append(k.tools, p.opts.Tools(c)...)
+		k.tools = append(k.tools, p.opts.Tools(s.set.Config)...)
 	}
 	return k, nil
 }
