@@ -1,7 +1,12 @@
 package anthropic
 
 import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/dfaf701a/nestor/agent"
@@ -185,5 +190,42 @@ func TestDecisionTable(t *testing.T) {
 				t.Errorf("calls of a refused answer were made: %v", &j)
 			}
 		})
+	}
+}
+
+// Agents share a client, and its connections, and nothing else.
+func TestManyAgentsAtOnce(t *testing.T) {
+	b := open(t, `rules: [{repeat: true, turns: [{tools: [{name: Look, input: {name: "{{.Prompt}}"}}]}, {text: "{{.ToolResult}}"}]}]`)
+	var j journal
+	b.tools = []tools.Tool{j.reader("Look")}
+	var all sync.WaitGroup
+	for i := range 100 {
+		a := b.create(remembering(agent.Config{Name: fmt.Sprint("agent", i)}))
+		all.Go(func() {
+			for n := range 2 {
+				want := fmt.Sprintf("read %d of %d", n, i)
+				got := answerTo(t, a, fmt.Sprintf("%d of %d", n, i)).result(t)
+				if got.Content != want || got.Sender != a.Name() {
+					t.Errorf("%s says %q, want %q", got.Sender, got.Content, want)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A connection is used again for the next request.
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	b := open(t, `rules: [{turns: [{tools: [{name: Look, input: {}}]}, {tools: [{name: Look, input: {}}]}, {text: done}]}]`)
+	dials := 0
+	b.opts.HTTPClient.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dials++
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	var j journal
+	b.tools = []tools.Tool{j.reader("Look")}
+	answerTo(t, b.create(agent.Config{}), "go")
+	if dials != 1 || len(b.requests()) != 3 {
+		t.Errorf("%d requests took %d connections", len(b.requests()), dials)
 	}
 }

@@ -41,9 +41,16 @@ type MemRecords struct {
 	Max int // zero means 64 MB
 
 	mu       sync.Mutex // guards what follows
-	sessions map[string][]json.RawMessage
-	order    []string // the session written to last comes last
-	size     int
+	sessions map[string]*memSession
+	size     int // of all records
+	clock    int // counts what was appended
+}
+
+// memSession is a session in memory.
+type memSession struct {
+	records []json.RawMessage
+	size    int
+	touched int // the clock of the last record
 }
 
 // Append adds a record.
@@ -51,33 +58,47 @@ func (m *MemRecords) Append(_ context.Context, session string, record json.RawMe
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.sessions == nil {
-		m.sessions = map[string][]json.RawMessage{}
+		m.sessions = map[string]*memSession{}
 	}
-	if n := len(m.order); n == 0 || m.order[n-1] != session {
-		m.order = slices.DeleteFunc(m.order, func(s string) bool { return s == session })
-		m.order = append(m.order, session)
+	s := m.sessions[session]
+	if s == nil {
+		s = &memSession{}
+		m.sessions[session] = s
 	}
-	m.sessions[session] = append(m.sessions[session], bytes.Clone(record))
+	m.clock++
+	s.records, s.touched = append(s.records, bytes.Clone(record)), m.clock
+	s.size += len(record)
 	m.size += len(record)
 	limit := m.Max
 	if limit <= 0 {
 		limit = 64 << 20
 	}
-	for m.size > limit && len(m.order) > 1 {
-		for _, r := range m.sessions[m.order[0]] {
-			m.size -= len(r)
-		}
-		delete(m.sessions, m.order[0])
-		m.order = slices.Delete(m.order, 0, 1)
+	for m.size > limit && len(m.sessions) > 1 {
+		m.forget()
 	}
 	return nil
+}
+
+// forget drops the session that was written to longest ago.
+func (m *MemRecords) forget() {
+	oldest := ""
+	for name, s := range m.sessions {
+		if oldest == "" || s.touched < m.sessions[oldest].touched {
+			oldest = name
+		}
+	}
+	m.size -= m.sessions[oldest].size
+	delete(m.sessions, oldest)
 }
 
 // Load returns the records of a session.
 func (m *MemRecords) Load(_ context.Context, session string) ([]json.RawMessage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.sessions[session]), nil
+	if s := m.sessions[session]; s != nil {
+		return slices.Clone(s.records), nil
+	}
+	return nil, nil
 }
 
 // DirRecords keep the records of each session in a file of its own,

@@ -46,6 +46,10 @@ const (
 	maxDepth  = 200      // objects and lists in each other
 )
 
+// drainTime is how long the end of a stream may take behind the end of the
+// answer.
+const drainTime = 100 * time.Millisecond
+
 // deep tells whether JSON is nested deeper than maxDepth.
 func deep(raw []byte) bool {
 	depth, quoted := 0, false
@@ -116,7 +120,10 @@ func (c *client) stream(ctx context.Context, opts []option.RequestOption, r *req
 			grown(a, block)
 		}
 		each(raw)
-		if a.ended {
+		if a.ended { // read to the end, so that the connection can be used again
+			watch.Reset(drainTime)
+			for events.Next() {
+			}
 			return a, nil
 		}
 	}
