@@ -1,15 +1,19 @@
 package anthropic
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/dfaf701a/nestor/agent"
 	"github.com/dfaf701a/nestor/agent/anthropic/tools"
 	"github.com/dfaf701a/nestor/claude"
+	"github.com/dfaf701a/nestor/scriptmodel"
 )
 
 // small makes a model with a window of 4,000 tokens.
@@ -159,5 +163,106 @@ func TestCompactionBlocked(t *testing.T) {
 	}
 	if n := len(messagesOf(t, b.requests()[5])); n != 11 {
 		t.Errorf("the last request has %d messages", n)
+	}
+}
+
+// In the middle of the work a summary is made too, and a session that is resumed
+// behind it goes on exactly as the agent that had it.
+func TestCompactionInTheMiddleOfWork(t *testing.T) {
+	records := &MemRecords{}
+	b := open(t, `
+rules:
+  - when: {user: "about to be shortened"}
+    repeat: true
+    turns: [{text: "<summary>much was read</summary>"}]
+  - when: {user: "^work$"}
+    turns: [`+strings.Repeat(`{thinking: hm, text: reading, tools: [{name: Big, input: {}}, {name: Big, input: {}}]}, `, 9)+`{text: done}]
+  - when: {user: "much was read"}
+    turns: [`+strings.Repeat(`{thinking: hm, text: reading, tools: [{name: Big, input: {}}, {name: Big, input: {}}]}, `, 3)+`{text: done}]
+  - repeat: true
+    turns: [{text: "You said: {{.Prompt}}"}]`, small, func(o *Options) { o.Records = records })
+	b.tools = []tools.Tool{{Name: "Big", ReadOnly: true, Run: func(context.Context, json.RawMessage) (tools.Result, error) {
+		return tools.Result{Text: strings.Repeat("x", 1300)}, nil
+	}}}
+	a := b.create(remembering(agent.Config{}))
+	all := answerTo(t, a, "work")
+	if len(all.of("compacted")) == 0 || all.result(t).Content != "done" {
+		t.Fatalf("it says %s", all.types())
+	}
+	id := all.result(t).Metadata["session_id"].(string)
+	list, _ := records.Load(t.Context(), id)
+	for _, r := range list {
+		records.Append(t.Context(), "copy", r)
+	}
+	answerTo(t, a, "more")
+	live := b.requests()
+	answerTo(t, b.create(agent.Config{Resume: "copy"}), "more")
+	resumed := b.requests()
+	one, two := string(live[len(live)-1].Body), string(resumed[len(resumed)-1].Body)
+	if one != two {
+		t.Errorf("the agent that had it sends\n%s\nthe one that resumes\n%s", one, two)
+	}
+	summaries := 0
+	for _, r := range live {
+		if strings.Contains(r.Prompt, "about to be shortened") {
+			summaries++
+			if !strings.Contains(string(r.Body), `"tool_choice":{"type":"none"}`) {
+				t.Errorf("the summary could call tools: %s", r.Body)
+			}
+		}
+	}
+	if summaries == 0 {
+		t.Error("there was no summary")
+	}
+}
+
+// When the summary cannot be made the conversation goes on as it is.
+func TestCompactionThatFails(t *testing.T) {
+	b := open(t, `
+rules:
+  - when: {user: "about to be shortened"}
+    repeat: true
+    turns: [{fail: {status: 400, message: no}}]
+  - repeat: true
+    turns: [{text: "I heard you."}]`, small)
+	a := b.create(remembering(agent.Config{}))
+	for range 6 {
+		if all := answerTo(t, a, strings.Repeat("y", 2600)); len(all.of("compacted")) != 0 {
+			t.Fatal("it was compacted")
+		}
+	}
+}
+
+// A conversation that is too long even to be summarized is summarized in part.
+func TestSummaryOfWhatFits(t *testing.T) {
+	script, err := scriptmodel.ParseScript("script", []byte(summarizes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, refused := scriptmodel.New(script, scriptmodel.Options{}), 0
+	endpoint := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if bytes.Contains(body, []byte("about to be shortened")) && bytes.Contains(body, []byte("message 0")) {
+			refused++
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long"}}`)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		model.ServeHTTP(w, r)
+	})
+	opts := Options{APIKey: "key", HTTPClient: &http.Client{Transport: loopback{endpoint}}}
+	small(&opts)
+	a, err := New(opts).Create(t.Context(), remembering(agent.Config{Name: "ada"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Shutdown(t.Context())
+	compacted := 0
+	for i := range 6 {
+		compacted += len(answerTo(t, a, fmt.Sprintf("message %d: %s", i, strings.Repeat("y", 2600))).of("compacted"))
+	}
+	if compacted != 1 || refused != 1 {
+		t.Errorf("it was compacted %d times, and the API refused %d summaries", compacted, refused)
 	}
 }
