@@ -47,11 +47,13 @@ func (t *turn) compact(ctx context.Context, must bool) error {
 	s, limit, start := t.s, t.limit(), time.Now()
 	before := s.conv.size()
 	if before < limit && !must {
+		t.refills = 0
 		return nil
 	}
 	if h := s.hookPreCompact(ctx); h.block || h.stop {
 		return nil
 	}
+	t.refills++
 	t.say(systemLine(s.id, "status", fields{"status": "compacting"}))
 	k := &compaction{Overhead: t.overhead()}
 	k.Cleared = oldResults(s.conv.messages)

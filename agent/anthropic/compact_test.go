@@ -36,7 +36,7 @@ rules:
 		n++
 		return tools.Result{Text: fmt.Sprintf("result %d %s", n, strings.Repeat("x", 1200))}, nil
 	}}}
-	all := answerTo(t, b.create(remembering(agent.Config{})), "work")
+	all := answerTo(t, b.create(remembering(agent.Config{AllowedTools: []string{"Big"}})), "work")
 	compacted := all.of("compacted")
 	if len(compacted) == 0 || all.result(t).Content != "done" {
 		t.Fatalf("it says %s", all.types())
@@ -56,7 +56,7 @@ rules:
 
 	// A resumed session begins where the boundary left it.
 	id := all.result(t).Metadata["session_id"].(string)
-	answerTo(t, b.create(agent.Config{Resume: id}), "more")
+	answerTo(t, b.create(agent.Config{Resume: id, AllowedTools: []string{"Big"}}), "more")
 	requests = b.requests()
 	if again := string(requests[len(requests)-1].Body); strings.Contains(again, "result 1 x") || !strings.Contains(again, "result 12 x") {
 		t.Errorf("the resumed request is %s", again)
@@ -85,7 +85,7 @@ func TestCompactionSummarizes(t *testing.T) {
 			return nil, nil
 		}}},
 	}
-	a := b.create(remembering(agent.Config{Hooks: hooks}))
+	a := b.create(remembering(agent.Config{Hooks: hooks, AllowedTools: []string{}}))
 	var compacted heardAll
 	var result agent.Message
 	for i := range 6 {
@@ -155,7 +155,7 @@ func TestCompactionBlocked(t *testing.T) {
 	hooks := claude.Hooks{PreCompact: []claude.Hook[claude.PreCompactInput, claude.HookOutput]{{Func: func(context.Context, *claude.PreCompactInput) (*claude.HookOutput, error) {
 		return &claude.HookOutput{Block: true}, nil
 	}}}}
-	a := b.create(remembering(agent.Config{Hooks: hooks}))
+	a := b.create(remembering(agent.Config{Hooks: hooks, AllowedTools: []string{}}))
 	for range 6 {
 		if all := answerTo(t, a, strings.Repeat("y", 2600)); len(all.of("compacted")) != 0 {
 			t.Fatal("it was compacted")
@@ -184,7 +184,7 @@ rules:
 	b.tools = []tools.Tool{{Name: "Big", ReadOnly: true, Run: func(context.Context, json.RawMessage) (tools.Result, error) {
 		return tools.Result{Text: strings.Repeat("x", 1300)}, nil
 	}}}
-	a := b.create(remembering(agent.Config{}))
+	a := b.create(remembering(agent.Config{AllowedTools: []string{"Big"}}))
 	all := answerTo(t, a, "work")
 	if len(all.of("compacted")) == 0 || all.result(t).Content != "done" {
 		t.Fatalf("it says %s", all.types())
@@ -196,7 +196,7 @@ rules:
 	}
 	answerTo(t, a, "more")
 	live := b.requests()
-	answerTo(t, b.create(agent.Config{Resume: "copy"}), "more")
+	answerTo(t, b.create(agent.Config{Resume: "copy", AllowedTools: []string{"Big"}}), "more")
 	resumed := b.requests()
 	one, two := string(live[len(live)-1].Body), string(resumed[len(resumed)-1].Body)
 	if one != two {
@@ -225,7 +225,7 @@ rules:
     turns: [{fail: {status: 400, message: no}}]
   - repeat: true
     turns: [{text: "I heard you."}]`, small)
-	a := b.create(remembering(agent.Config{}))
+	a := b.create(remembering(agent.Config{AllowedTools: []string{}}))
 	for range 6 {
 		if all := answerTo(t, a, strings.Repeat("y", 2600)); len(all.of("compacted")) != 0 {
 			t.Fatal("it was compacted")
@@ -253,7 +253,7 @@ func TestSummaryOfWhatFits(t *testing.T) {
 	})
 	opts := Options{APIKey: "key", HTTPClient: &http.Client{Transport: loopback{endpoint}}}
 	small(&opts)
-	a, err := New(opts).Create(t.Context(), remembering(agent.Config{Name: "ada"}))
+	a, err := New(opts).Create(t.Context(), remembering(agent.Config{Name: "ada", AllowedTools: []string{}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,5 +264,23 @@ func TestSummaryOfWhatFits(t *testing.T) {
 	}
 	if compacted != 1 || refused != 1 {
 		t.Errorf("it was compacted %d times, and the API refused %d summaries", compacted, refused)
+	}
+}
+
+// There is an end to it when shortening does not help.
+func TestConversationThatFillsUpAgain(t *testing.T) {
+	b := open(t, `
+rules:
+  - when: {user: "about to be shortened"}
+    repeat: true
+    turns: [{text: "it is all needed"}]
+  - repeat: true
+    turns: [{tools: [{name: Huge, input: {}}]}]`, small)
+	b.tools = []tools.Tool{{Name: "Huge", ReadOnly: true, Run: func(context.Context, json.RawMessage) (tools.Result, error) {
+		return tools.Result{Text: strings.Repeat("x", 20_000)}, nil
+	}}}
+	all, e := fails(t, b.create(agent.Config{AllowedTools: []string{"Huge"}}), "go")
+	if r := all.result(t); r.Metadata["reason"] != "rapid_refill_breaker" || !strings.Contains(r.Content, "4 times in a row") || e.Kind != agent.ErrAPI {
+		t.Errorf("the result is %q, %+v, %v", r.Content, r.Metadata, e)
 	}
 }

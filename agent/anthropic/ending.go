@@ -101,6 +101,16 @@ func (t *turn) failed(ctx context.Context, f *failure) (*ending, error) {
 	return end, nil
 }
 
+// refilled ends a turn whose conversation is too long again each time that it
+// was shortened.
+func (t *turn) refilled() (*ending, error) {
+	text := fmt.Sprintf("API Error: the conversation was too long for the window of %s %d times in a row, however it was shortened. Read less at once, or use a model with a larger window.", t.model, t.refills)
+	a := &answer{id: newUUID(), model: synthetic}
+	t.reason = claude.ErrorInvalidRequest
+	return &ending{subtype: claude.ResultSuccess, failed: true, terminal: claude.TerminalRapidRefillBreaker, text: text},
+		t.tell(assistantLine(t.s.id, a, []json.RawMessage{textBlock(text)}, "stop_sequence", fields{"error": t.reason, "is_api_error_message": true}))
+}
+
 // cutShort ends a turn whose answer was cut by the end of its context. What the
 // model had said stays said.
 func (t *turn) cutShort(a *answer) (*ending, error) {

@@ -55,7 +55,8 @@ type Options struct {
 	// model: each session has a folder of its own in it. Empty means that they
 	// are only cut.
 	Spool string
-	// Tools returns tools that an agent has besides its own; nil means none.
+	// Tools returns tools that an agent has besides its own, or in their place
+	// if they have their names; nil means none.
 	Tools func(agent.Config) []tools.Tool
 
 	Log *slog.Logger // gets what goes wrong where nobody can be told; nil discards

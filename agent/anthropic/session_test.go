@@ -248,7 +248,7 @@ func TestCacheMarks(t *testing.T) {
 			t.Errorf("request %d has %d marks", r.Seq, n)
 		}
 		last := body.Messages[len(body.Messages)-1].Content
-		if body.System[0].Cache == nil || body.Tools[0].Cache != nil || body.Tools[1].Cache == nil || last[len(last)-1].Cache == nil {
+		if body.System[0].Cache == nil || body.Tools[0].Cache != nil || body.Tools[len(body.Tools)-1].Cache == nil || last[len(last)-1].Cache == nil {
 			t.Errorf("request %d has its marks elsewhere: %s", r.Seq, r.Body)
 		}
 		if before != nil {

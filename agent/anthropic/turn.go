@@ -26,6 +26,7 @@ type turn struct {
 
 	model   string // who answers: the fallback once the other failed
 	tools   map[string]tools.Tool
+	names   []string          // of the tools, in their order
 	offered []json.RawMessage // the tools, as the API is told of them
 
 	spentBefore float64 // dollars
@@ -43,6 +44,7 @@ type turn struct {
 	pauses     int
 	refusals   int
 	forced     bool // a compaction because the API wanted it
+	refills    int  // answers in a row before which the conversation was too long
 	active     bool // a stop hook already kept the turn going
 
 	mu       sync.Mutex // guards what follows
@@ -55,6 +57,7 @@ type turn struct {
 const (
 	maxRecoveries = 3
 	maxPauses     = 10
+	maxRefills    = 3
 )
 
 // What the model is told when it goes on. The first two are the CLI's words,
@@ -142,9 +145,10 @@ func (t *turn) run(ctx context.Context, prompt string) error {
 	return errorOf(msg.(*claude.Result), t.reason)
 }
 
-// prepare collects the tools.
+// prepare collects the tools. Of two with one name the later one counts, in the
+// place of the first.
 func (t *turn) prepare() error {
-	t.tools, t.offered = map[string]tools.Tool{}, nil
+	t.tools, t.names, t.offered = map[string]tools.Tool{}, []string{}, nil
 	list := t.s.kit.tools
 	if sc := t.s.set.schema; sc != nil {
 		list = append(list[:len(list):len(list)], sc.tool(t.accept, t.refuse))
@@ -153,14 +157,16 @@ func (t *turn) prepare() error {
 		if tool.Name != outputTool && !t.s.set.offers(tool.Name) {
 			continue
 		}
-		if _, twice := t.tools[tool.Name]; twice {
-			return fmt.Errorf("there are two tools named %s", tool.Name)
+		if _, twice := t.tools[tool.Name]; !twice {
+			t.names = append(t.names, tool.Name)
 		}
-		raw, err := definition(tool)
+		t.tools[tool.Name] = tool
+	}
+	for _, name := range t.names {
+		raw, err := definition(t.tools[name])
 		if err != nil {
 			return err
 		}
-		t.tools[tool.Name] = tool
 		t.offered = append(t.offered, raw)
 	}
 	return nil
@@ -255,6 +261,9 @@ func (t *turn) round(ctx context.Context) (*ending, error) {
 	}
 	if err := t.compact(ctx, false); err != nil {
 		return nil, err
+	}
+	if t.refills > maxRefills {
+		return t.refilled()
 	}
 	a, f, err := t.ask(ctx)
 	switch {
@@ -368,21 +377,12 @@ func (t *turn) cost() float64 {
 
 // initLine says what the agent is, as the CLI does at the start of each turn.
 func (t *turn) initLine() json.RawMessage {
-	names := []string{}
-	for _, tool := range t.s.kit.tools {
-		if _, ok := t.tools[tool.Name]; ok {
-			names = append(names, tool.Name)
-		}
-	}
-	if t.s.set.schema != nil {
-		names = append(names, outputTool)
-	}
 	servers := t.s.kit.servers
 	if servers == nil {
 		servers = []serverStatus{}
 	}
 	return systemLine(t.s.id, "init", fields{
-		"cwd": t.s.set.Dir, "tools": names, "mcp_servers": servers, "model": t.model,
+		"cwd": t.s.set.Dir, "tools": t.names, "mcp_servers": servers, "model": t.model,
 		"permissionMode": t.s.gate.current(), "slash_commands": []string{}, "apiKeySource": "none", "output_style": "default",
 		"agents": []string{}, "skills": []string{}, "plugins": []string{},
 	})
