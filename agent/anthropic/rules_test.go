@@ -101,7 +101,7 @@ func TestPathRules(t *testing.T) {
 		{"Edit(**/x/**)", "Edit", "/w/a/x/c", true},
 		{"Edit(src/**)", "Edit", "/else/src/b.go", false},
 		{"Edit(//else/**)", "Edit", "/else/src/b.go", true},
-		{"Edit(~/x)", "Edit", "/root/x", false},
+		{"Edit(~/x)", "Edit", "/home/x/x", false},
 		{"Read(docs/**)", "Grep", "/w/docs/a", true},
 		{"Edit", "Edit", "/w/any", true},
 		{"Edit", "Write", "/w/any", false},
