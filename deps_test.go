@@ -86,6 +86,17 @@ var architecture = rules{
 			ours:    []string{"agent", "claude"},
 			outside: allow{"os": "what tells whether the CLI is logged in"},
 		},
+		"agent/anthropic": {
+			why:  "a provider knows the contract, the words of conversations, and its tools",
+			ours: []string{"agent", "agent/anthropic/tools", "claude"},
+			outside: allow{
+				"os":                                     "records of sessions are files",
+				"os/exec":                                "how tools start commands is said in its options; it starts none",
+				"net/http":                               "one client for all agents, and the headers of answers",
+				"github.com/anthropics/anthropic-sdk-go": "requests to the Messages API, its streams and errors",
+				"github.com/google/jsonschema-go":        "results follow a schema",
+			},
+		},
 		"agent/anthropic/tools": {
 			why:  "tools know what a call is and how an agent's servers are configured, not who runs the conversation",
 			ours: []string{"agent", "claude"},

@@ -29,8 +29,8 @@ type meta = map[string]any
 //	tool_use          system  tool_name, tool_input, tool_use_id
 //	tool_result       system  tool_use_id, is_error, truncated, size
 //	result            chat    the end of a turn, with subtype "success"; reason,
-//	                          usage, total_cost_usd (of the process so far),
-//	                          num_turns, duration_ms, structured_output,
+//	                          usage, total_cost_usd (of the process so far) or
+//	                          cost_unknown, num_turns, duration_ms, structured_output,
 //	                          permission_denials
 //	                  system  or "error", with api_error_status
 //	init              system  model, tools, permission_mode, cwd, version
@@ -220,6 +220,12 @@ func resultOf(m *claude.Result, sender string) Message {
 		}
 		if m.APIErrorStatus != 0 {
 			more["api_error_status"] = m.APIErrorStatus
+		}
+	}
+	for _, u := range m.ModelUsage {
+		if u.CostBasis == "unknown" { // and so is the sum, whatever it says
+			more["cost_unknown"] = true
+			delete(more, "total_cost_usd")
 		}
 	}
 	if m.Interrupted() {

@@ -1,0 +1,111 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/dfaf701a/nestor/agent/anthropic/tools"
+)
+
+// request is a request to the Messages API, as it is written.
+type request struct {
+	Model      string            `json:"model"`
+	MaxTokens  int               `json:"max_tokens"`
+	System     []json.RawMessage `json:"system,omitempty"`
+	Tools      []json.RawMessage `json:"tools,omitempty"`
+	ToolChoice any               `json:"tool_choice,omitempty"`
+	Messages   []turnOf          `json:"messages"`
+	Stream     bool              `json:"stream"`
+}
+
+// turnOf is a message in a request.
+type turnOf struct {
+	Role    string            `json:"role"`
+	Content []json.RawMessage `json:"content"`
+}
+
+// newRequest makes the request for the next answer. Four places are marked for
+// the API's cache, which is as many as it takes: the last tool, the system
+// prompt, and the ends of the last two messages of the user, so that what was
+// written for one request is read by the next.
+func newRequest(model string, maxTokens int, system string, offered []json.RawMessage, messages []message) *request {
+	r := &request{Model: model, MaxTokens: maxTokens, Stream: true, Tools: slices.Clone(offered)}
+	if system != "" {
+		r.System = []json.RawMessage{cached(textBlock(system))}
+	}
+	if n := len(r.Tools); n > 0 {
+		r.Tools[n-1] = cached(r.Tools[n-1])
+	}
+	for _, m := range messages {
+		content := m.Content
+		if m.Role == "assistant" {
+			content = sendable(content, m.Model == model)
+		}
+		if n := len(r.Messages); n > 0 && r.Messages[n-1].Role == m.Role {
+			r.Messages[n-1].Content = slices.Concat(r.Messages[n-1].Content, content)
+		} else if len(content) > 0 {
+			r.Messages = append(r.Messages, turnOf{Role: m.Role, Content: content})
+		}
+	}
+	marks := 2
+	for i := len(r.Messages) - 1; i >= 0 && marks > 0; i-- {
+		if m := &r.Messages[i]; m.Role == "user" {
+			m.Content = slices.Clone(m.Content)
+			m.Content[len(m.Content)-1] = cached(m.Content[len(m.Content)-1])
+			marks--
+		}
+	}
+	return r
+}
+
+// sendable leaves out of an answer what the API takes from the model alone that
+// wrote it, and thoughts that nothing follows.
+func sendable(content []json.RawMessage, same bool) (kept []json.RawMessage) {
+	end := len(content)
+	for end > 0 && thought(content[end-1]) {
+		end--
+	}
+	for _, raw := range content[:end] {
+		if same || !thought(raw) {
+			kept = append(kept, raw)
+		}
+	}
+	return kept
+}
+
+func thought(raw json.RawMessage) bool {
+	var b block
+	return json.Unmarshal(raw, &b) == nil && (b.Type == "thinking" || b.Type == "redacted_thinking")
+}
+
+// cached marks an object as the end of what the API's cache keeps.
+func cached(raw json.RawMessage) json.RawMessage {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(raw, &object) != nil {
+		return raw
+	}
+	object["cache_control"] = json.RawMessage(`{"type":"ephemeral"}`)
+	marked, err := json.Marshal(object)
+	if err != nil {
+		return raw
+	}
+	return marked
+}
+
+// definition is a tool as the API is told of it.
+func definition(t tools.Tool) (json.RawMessage, error) {
+	schema := t.Schema
+	if schema == nil {
+		schema = json.RawMessage(`{"type":"object"}`)
+	}
+	raw, err := json.Marshal(struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description,omitempty"`
+		Schema      json.RawMessage `json:"input_schema"`
+	}{t.Name, t.Description, schema})
+	if err != nil {
+		return nil, fmt.Errorf("the schema of tool %s: %w", t.Name, err)
+	}
+	return raw, nil
+}
