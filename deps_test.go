@@ -159,13 +159,6 @@ var architecture = rules{
 				"github.com/minio/highwayhash":      "the checksums in the server's files, which it reads before the server cuts off what is damaged",
 			},
 		},
-		"internal/eventlog": {
-			why:  "it knows where events are kept, not what they are",
-			ours: []string{"internal/broker"},
-			outside: allow{
-				"github.com/nats-io/nats.go": "the log is a stream",
-			},
-		},
 		"internal/cli": {
 			why:  "commands reach the parts through daemon and api",
 			ours: []string{"claude", "scriptmodel"},

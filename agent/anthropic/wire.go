@@ -3,7 +3,9 @@ package anthropic
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"unicode/utf8"
 
 	"github.com/dfaf701a/nestor/agent/anthropic/tools"
@@ -24,22 +26,34 @@ type serverStatus struct {
 	Status string `json:"status"`
 }
 
-// maxResult is how many bytes of a result the model is told.
-const maxResult = 100_000
-
 // open makes the kit of a session. Tools may talk to the hosts that
 // s.mayReach allows, and keep long results in a folder of the session's own.
-func (p *Provider) open(_ context.Context, s *session) (*kit, error) {
+func (p *Provider) open(ctx context.Context, s *session) (*kit, error) {
+	spool := ""
+	if p.opts.Spool != "" {
+		spool = filepath.Join(p.opts.Spool, s.id)
+	}
+	set, err := tools.New(tools.Options{Dir: s.dir, Env: s.set.Env, Command: p.opts.Command, Spool: spool, AllowHost: s.mayReach})
+	if err != nil {
+		return nil, err
+	}
+	servers := tools.NewServers(s.set.MCPServers, tools.ServersOptions{Dir: s.dir, Env: s.set.Env, Command: p.opts.Command})
 	k := &kit{
-		recall: func(string, json.RawMessage) {},
-		bound:  func(_, text string) (string, error) { return cut(text), nil },
-		close:  func() error { return nil },
+		tools: set.Tools(), recall: set.Recall, bound: set.Bound,
+		close: func() error { return errors.Join(servers.Close(), set.Close()) },
+	}
+	theirs, statuses := servers.Tools(ctx)
+	k.tools = append(k.tools, theirs...)
+	for _, st := range statuses {
+		k.servers = append(k.servers, serverStatus{st.Name, st.Status})
 	}
 	if p.opts.Tools != nil {
 		k.tools = append(k.tools, p.opts.Tools(s.set.Config)...)
 	}
 	return k, nil
 }
+
+const maxResult = 100_000
 
 // cut shortens a result that has nowhere else to go.
 func cut(text string) string {
