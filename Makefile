@@ -49,6 +49,11 @@ bench-warm: tools ## The first text from a warm CLI against a cold one
 	go build -o bin/bench-warm ./tools/bench-warm
 	bin/bench-warm
 
+.PHONY: bench-engine
+bench-engine: ## The durable core against the bare broker, in one run
+	go build -o bin/bench-engine ./tools/bench-engine
+	bin/bench-engine
+
 tools/bench-sdk/node_modules/.stamp: tools/bench-sdk/package-lock.json
 	cd tools/bench-sdk && npm ci --ignore-scripts --omit=optional --prefer-offline --no-audit --no-fund --no-update-notifier --loglevel=error
 	@touch $@

@@ -172,6 +172,16 @@ var architecture = rules{
 				"golang.org/x/sys":       "doctor asks the kernel for Landlock",
 			},
 		},
+		"tools/bench-engine": {
+			why:  "it uses the core as the daemon would, and the broker beneath it",
+			ours: []string{".", "internal/broker", "internal/engine", "internal/eventlog", "internal/pool"},
+			outside: allow{
+				"os":                         "",
+				"os/exec":                    "it starts itself to be measured",
+				"os/signal":                  "Ctrl-C",
+				"github.com/nats-io/nats.go": "the bare broker is the peer",
+			},
+		},
 		"tools/bench-sdk": {
 			why:  "it uses the SDK as anybody would",
 			ours: []string{"claude"},
