@@ -91,7 +91,7 @@ type Options struct {
 	// out before; a stream that lost its end gives those sequences out again.
 	AcceptDamage bool
 
-	Log *slog.Logger // of what the embedded server warns of; nil discards
+	Log *slog.Logger // of what the server and the connection warn of; nil discards
 }
 
 // Broker is a connection to JetStream, and the server behind it if that is
@@ -174,7 +174,7 @@ func (b *Broker) where(o Options) string {
 }
 
 func (b *Broker) dial(ctx context.Context, o Options) error {
-	options := connection()
+	options := connection(o.Log)
 	if o.Credentials != "" {
 		options = append(options, nats.UserCredentials(o.Credentials))
 	}
@@ -193,9 +193,12 @@ func (b *Broker) dial(ctx context.Context, o Options) error {
 // connection are the options of every connection: it is made again for ever
 // when it breaks, and what is published meanwhile fails at once instead of
 // arriving later, when its publisher has long given up or sent it again.
-func connection() []nats.Option {
+func connection(log *slog.Logger) []nats.Option {
 	return []nats.Option{
 		nats.Name("nestor"),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			log.Warn("broker's connection", "error", err) // the client would print it
+		}),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(100*time.Millisecond, 100*time.Millisecond),

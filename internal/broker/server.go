@@ -88,7 +88,7 @@ func (b *Broker) embed(ctx context.Context, o Options) (err error) {
 	if err := b.ready(ctx); err != nil {
 		return err
 	}
-	if b.nc, err = nats.Connect("", append(connection(), nats.InProcessServer(srv), nats.UserInfo(user, o.Listen.Token))...); err != nil {
+	if b.nc, err = nats.Connect("", append(connection(o.Log), nats.InProcessServer(srv), nats.UserInfo(user, o.Listen.Token))...); err != nil {
 		return fmt.Errorf("connecting to the broker in %s: %w", o.Dir, b.Explain(err))
 	}
 	if b.js, err = jetstream.New(b.nc); err != nil {
