@@ -24,11 +24,15 @@ type document struct {
 	Outbox plan.Commands `json:"outbox,omitempty"`
 }
 
-// entry is a document and its revision in the bucket. It is never changed.
+// entry is a document and its revision in the bucket. Nothing of it is changed
+// but err, before sent is closed.
 type entry struct {
 	doc      document
 	revision uint64 // zero if the bucket has none
-	sent     bool   // its outbox was carried out, by this process
+
+	// Of a document that this process wrote.
+	sent chan struct{} // closed when its commands have been carried out, or could not be; nil if others wrote it
+	err  error         // why they could not be
 }
 
 func docName(id nestor.ID) string { return "run." + string(id) }
@@ -95,31 +99,30 @@ func (e *Engine) load(ctx context.Context, id nestor.ID) (*entry, error) {
 // errUnconfirmed says that what refused an input may have been outdated.
 var errUnconfirmed = errors.New("the document may have been outdated")
 
-// heard is apply for what was delivered, which is acknowledged if it returns nil:
-// it was heard, or changes nothing. Where a leader may answer with what was true
+// heard is given for what was delivered: if it returns nil, it was heard, or
+// changes nothing. Where a leader may answer with what was true
 // a moment ago, a refusal counts only once the document that it is based on could
 // be written again as it is.
-func (e *Engine) heard(ctx context.Context, id nestor.ID, in plan.Input) (plan.Run, error) {
-	run, err := e.apply(ctx, id, in)
+func (e *Engine) heard(ctx context.Context, id nestor.ID, in plan.Input) (*entry, error) {
+	en, err := e.given(ctx, id, in)
 	if err == nil || settled(err) != nil || !e.replicated {
-		return run, settled(err)
+		return en, settled(err)
 	}
-	en, err := e.load(ctx, id)
-	if err != nil {
-		return run, err
+	if en, err = e.load(ctx, id); err != nil {
+		return en, err
 	}
 	if _, _, refused := plan.Decide(en.doc.Run, in, time.Now()); refused == nil || en.revision == 0 {
-		return run, errUnconfirmed
+		return en, errUnconfirmed
 	}
 	data, err := json.Marshal(en.doc)
 	if err != nil {
-		return run, err
+		return en, err
 	}
 	if _, err := e.write(ctx, docName(id), data, en.revision); err != nil {
-		return run, errUnconfirmed
+		return en, errUnconfirmed
 	}
 	e.forget(id)
-	return run, nil
+	return en, nil
 }
 
 // tryFor is how long an answer is waited for before the same is asked again: what
@@ -135,25 +138,52 @@ func (e *Engine) get(ctx context.Context, name string) (jetstream.KeyValueEntry,
 // apply gives an input to a run: it decides, writes, and carries the commands
 // out. It returns the run as it is then.
 func (e *Engine) apply(ctx context.Context, id nestor.ID, in plan.Input) (plan.Run, error) {
+	en, err := e.given(ctx, id, in)
+	if err != nil {
+		return en.doc.Run, err
+	}
+	if err := en.carriedOut(ctx); err != nil {
+		e.forget(id)
+		return en.doc.Run, err
+	}
+	return en.doc.Run, nil
+}
+
+// carriedOut waits until the commands of a document are, if this process wrote it.
+func (en *entry) carriedOut(ctx context.Context) error {
+	if en.sent == nil {
+		return nil
+	}
+	select {
+	case <-en.sent:
+		return en.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// given gives an input to a run and returns its document when it is written; its
+// commands may be under way.
+func (e *Engine) given(ctx context.Context, id nestor.ID, in plan.Input) (*entry, error) {
 	en, began := e.recall(id), time.Now()
 	for fresh := en == nil; ; fresh = true {
 		if fresh {
 			var err error
 			if en, err = e.load(ctx, id); err != nil {
-				return plan.Run{}, err
+				return &entry{}, err
 			}
 		}
 		next, err := e.decide(ctx, id, en, in)
 		switch {
 		case err == nil:
-			return next.doc.Run, nil
+			return next, nil
 		case errors.Is(err, errConflict) || !fresh && ctx.Err() == nil:
 			// Somebody else changed it, or what was refused may be outdated.
 			e.forget(id)
 		case e.patient(ctx, began, err):
 			e.forget(id)
 		default:
-			return en.doc.Run, err
+			return en, err
 		}
 	}
 }
@@ -197,10 +227,13 @@ var errConflict = errors.New("the document was changed by somebody else")
 func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, in plan.Input) (*entry, error) {
 	run, commands, refused := plan.Decide(en.doc.Run, in, time.Now())
 	// What an earlier change commanded comes first: the next write replaces it.
-	if !en.sent && len(en.doc.Outbox) > 0 {
+	if en.sent == nil && len(en.doc.Outbox) > 0 {
 		if err := e.send(ctx, id, en.doc); err != nil {
 			return nil, err
 		}
+	}
+	if err := en.carriedOut(ctx); err != nil {
+		return nil, err
 	}
 	if refused != nil {
 		return nil, refused
@@ -221,12 +254,17 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, in plan.In
 	if next.revision, err = e.write(ctx, docName(id), data, en.revision); err != nil {
 		return nil, err
 	}
-	if err := e.send(ctx, id, next.doc); err != nil {
-		return nil, err
-	}
-	next.sent = true
+	next.sent = make(chan struct{})
 	e.remember(id, next)
-	e.b.Conn().Publish(noticeSubject(id), nil) // who misses it looks again by itself
+	e.sends.Go(func() {
+		defer close(next.sent)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		if next.err = e.send(ctx, id, next.doc); next.err != nil {
+			e.forget(id) // whoever comes next reads it, and sends them
+		}
+		e.b.Conn().Publish(noticeSubject(id), nil) // who misses it looks again by itself
+	})
 	return next, nil
 }
 

@@ -70,6 +70,8 @@ type Engine struct {
 	// that has just become the leader may answer before it has all.
 	replicated bool
 
+	sends sync.WaitGroup // of commands that are being carried out
+
 	mu    sync.Mutex           // guards what follows
 	known map[nestor.ID]*entry // documents that this process wrote, of runs that have not ended
 }

@@ -74,9 +74,12 @@ func (x *Execution) Spawn(ctx context.Context, task nestor.Task, key string, spe
 // Await waits until all of the runs have ended and returns them in that order.
 // The slot is lent while it waits.
 func (x *Execution) Await(ctx context.Context, runs ...nestor.ID) ([]plan.Run, error) {
-	wait := nestor.Wait{For: nestor.ForChildren, Runs: runs}
 	var ended []plan.Run
-	err := x.lend(ctx, wait, func() error {
+	err := x.lend(ctx, nestor.Wait{For: nestor.ForChildren, Runs: runs}, func() error {
+		// When the run itself has heard of an end, what it had leased is back.
+		if _, err := x.e.until(ctx, x.id, func(run plan.Run) bool { return run.State.Ended() || heardOf(run, runs) }); err != nil {
+			return err
+		}
 		for _, id := range runs {
 			run, err := x.e.Wait(ctx, id)
 			if err != nil {
@@ -87,6 +90,16 @@ func (x *Execution) Await(ctx context.Context, runs ...nestor.ID) ([]plan.Run, e
 		return nil
 	})
 	return ended, err
+}
+
+// heardOf tells whether none of the children among ids lives, as far as run knows.
+func heardOf(run plan.Run, ids []nestor.ID) bool {
+	for _, id := range ids {
+		if c := run.Children[id]; c != nil && c.Status == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // lend lets others use the slot while f waits.

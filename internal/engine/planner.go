@@ -37,6 +37,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer e.sends.Wait()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.repair(ctx) })
 	for range planners {
@@ -119,13 +120,21 @@ func (e *Engine) told(ctx context.Context, msg jetstream.Msg) error {
 	if watch, ok := in.(plan.Watch); ok && e.opts.Ended != nil {
 		if en, err := e.load(ctx, id); err == nil && en.revision == 0 {
 			if state, ended := e.opts.Ended(ctx, id); ended {
-				_, err := e.heard(ctx, watch.By, plan.RunEnded{Run: id, Status: state})
-				return err
+				return e.done(ctx, watch.By, plan.RunEnded{Run: id, Status: state})
 			}
 		}
 	}
-	_, err = e.heard(ctx, id, in)
-	return err
+	return e.done(ctx, id, in)
+}
+
+// done gives a run what was delivered, and returns when all that follows from it
+// is done too.
+func (e *Engine) done(ctx context.Context, id nestor.ID, in plan.Input) error {
+	en, err := e.heard(ctx, id, in)
+	if err != nil {
+		return err
+	}
+	return en.carriedOut(ctx)
 }
 
 // timed gives a run a time that has come.
@@ -134,8 +143,7 @@ func (e *Engine) timed(ctx context.Context, msg jetstream.Msg) error {
 	if err := json.Unmarshal(msg.Data(), &task); err != nil {
 		return nil // not ours
 	}
-	_, err := e.heard(ctx, task.Run, plan.Timer{})
-	return err
+	return e.done(ctx, task.Run, plan.Timer{})
 }
 
 // vain tells whether a message that could not be confirmed to be void has come so

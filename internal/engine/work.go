@@ -195,13 +195,28 @@ func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg jetstream
 	defer still()
 	beat.Go(func() { x.beat(beating, stop) })
 
-	if run, err := e.Get(work, task.Run); err == nil && slot.Claim(work, run.Root, run.Task) != nil {
+	en := e.recall(task.Run)
+	if en == nil {
+		if en, err = e.load(work, task.Run); err != nil {
+			msg.NakWithDelay(retryAfter)
+			return
+		}
+	}
+	if slot.Claim(work, en.doc.Run.Root, en.doc.Run.Task) != nil {
 		msg.Nak()
 		return
 	}
-	delivery := rand.Text()
-	run, err := e.heard(work, task.Run, plan.Start{Attempt: task.Attempt, Worker: e.opts.Name, Message: meta.Sequence.Stream, Delivery: delivery})
-	if err != nil || run.Delivery != delivery {
+	start := plan.Start{Attempt: task.Attempt, Worker: e.opts.Name, Message: meta.Sequence.Stream, Delivery: rand.Text()}
+	en, err = e.heard(work, task.Run, start)
+	if errors.Is(err, plan.ErrRepeated) {
+		if start.Only, err = e.gone(work, en.doc.Run); err == nil && start.Only {
+			en, err = e.heard(work, task.Run, start)
+		}
+	}
+	if err != nil || en.doc.Run.Delivery != start.Delivery {
+		if err == nil {
+			err = en.carriedOut(work)
+		}
 		if err == nil || vain(msg, err) {
 			msg.Ack() // there is nothing to do
 		} else {
@@ -209,9 +224,33 @@ func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg jetstream
 		}
 		return
 	}
-	x.begin(run)
+	// What its start commands is in its document: it happens meanwhile, and before
+	// the next change.
+	x.begin(en.doc.Run)
 	result := x.execute(work, w.Execute)
 	x.end(work, result)
+}
+
+// gone tells whether the message that made somebody run r is in the queue no more.
+// A message of a schedule can be: if the server is killed as the time comes, it
+// comes again, as another one (seen in 2.15.2).
+func (e *Engine) gone(ctx context.Context, r plan.Run) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryFor)
+	defer cancel()
+	stream, err := e.js.Stream(ctx, broker.Tasks)
+	if err != nil {
+		return false, err
+	}
+	msg, err := stream.GetMsg(ctx, r.Message)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	var task taskData
+	err = json.Unmarshal(msg.Data, &task)
+	return err != nil || task.Run != r.ID || task.Attempt != r.Attempt, nil
 }
 
 // beat says that the task is being worked on, and looks whether it still is to

@@ -150,12 +150,14 @@ func (d *decision) spend(usd float64) {
 
 // Start says that a worker has the task message of an attempt. If it is
 // accepted, the worker runs the attempt, with the run's Fence. Otherwise there is
-// nothing to do.
+// nothing to do; unless it is refused with ErrRepeated, and the run's Message is
+// gone: then this one is the only one, and says so.
 type Start struct {
 	Attempt  int    `json:"attempt"`
 	Worker   string `json:"worker"`
-	Message  uint64 `json:"message"`  // names the message: another one for the same attempt is a repetition
-	Delivery string `json:"delivery"` // names this delivery of it
+	Message  uint64 `json:"message"`        // names the message: another one for the same attempt is a repetition
+	Delivery string `json:"delivery"`       // names this delivery of it
+	Only     bool   `json:"only,omitempty"` // the message that made another run the attempt is gone
 }
 
 func (in Start) decide(d *decision) error {
@@ -166,8 +168,8 @@ func (in Start) decide(d *decision) error {
 		return nestor.ErrStale
 	}
 	if d.Worker != "" {
-		if in.Message != d.Message {
-			return nestor.ErrStale
+		if in.Message != d.Message && !in.Only {
+			return ErrRepeated
 		}
 		if in.Delivery == d.Delivery {
 			return nil

@@ -137,6 +137,7 @@ func (r Run) clone() Run {
 // Refusals, besides those of package nestor. An input that is refused changes
 // nothing.
 var (
+	ErrRepeated = errors.New("another message made somebody run this attempt")
 	ErrNoAsk    = errors.New("there is no such question")
 	ErrAncestor = errors.New("a run cannot come after one that it is below")
 	ErrStranger = errors.New("a child comes after children of the same run")

@@ -280,8 +280,12 @@ func TestLostWorkers(t *testing.T) {
 
 func TestRepeatedMessageTakesNothingOver(t *testing.T) {
 	s := running(t, nil)
-	if err := s.give(plan.Start{Attempt: 1, Worker: "w2", Message: 2, Delivery: "2"}); !errors.Is(err, nestor.ErrStale) || s.Worker != "w1" {
+	if err := s.give(plan.Start{Attempt: 1, Worker: "w2", Message: 2, Delivery: "2"}); !errors.Is(err, plan.ErrRepeated) || s.Worker != "w1" {
 		t.Errorf("another message for the same attempt: %v, worker %s", err, s.Worker)
+	}
+	s.must(plan.Start{Attempt: 1, Worker: "w2", Message: 2, Delivery: "2", Only: true})
+	if s.Worker != "w2" || s.Fence != 2 || s.Resumes != 1 {
+		t.Errorf("the only message there is: worker %s, fence %d", s.Worker, s.Fence)
 	}
 }
 
