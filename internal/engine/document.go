@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,9 +21,15 @@ import (
 
 // document is what is kept of a run.
 type document struct {
-	Run    plan.Run      `json:"run"`
-	Serial uint64        `json:"serial"` // grows with each change; names the commands of the last one
-	Outbox plan.Commands `json:"outbox,omitempty"`
+	Run    plan.Run `json:"run"`
+	Serial uint64   `json:"serial"`           // of the last change; grows with each
+	Outbox []batch  `json:"outbox,omitempty"` // what may not have been carried out yet, in order
+}
+
+// batch is what one change commands.
+type batch struct {
+	Serial   uint64        `json:"serial"` // of the change
+	Commands plan.Commands `json:"commands"`
 }
 
 // entry is a document and its revision in the bucket. Nothing of it is changed
@@ -149,6 +157,19 @@ func (e *Engine) apply(ctx context.Context, id nestor.ID, in plan.Input) (plan.R
 	return en.doc.Run, nil
 }
 
+// done tells whether the commands of a document are known to be carried out.
+func (en *entry) done() bool {
+	if en.sent == nil {
+		return len(en.doc.Outbox) == 0
+	}
+	select {
+	case <-en.sent:
+		return en.err == nil
+	default:
+		return false
+	}
+}
+
 // carriedOut waits until the commands of a document are, if this process wrote it.
 func (en *entry) carriedOut(ctx context.Context) error {
 	if en.sent == nil {
@@ -165,7 +186,19 @@ func (en *entry) carriedOut(ctx context.Context) error {
 // given gives an input to a run and returns its document when it is written; its
 // commands may be under way.
 func (e *Engine) given(ctx context.Context, id nestor.ID, in plan.Input) (*entry, error) {
+	// Within the process inputs of a run come one after the other: who would be
+	// refused by the bucket had better wait.
+	turn := e.turns[maphash.String(e.hash, string(id))%uint64(len(e.turns))]
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+	case <-ctx.Done():
+		return &entry{}, context.Cause(ctx)
+	}
 	en, began := e.recall(id), time.Now()
+	if en == nil && makes(in) {
+		en = &entry{} // most likely: if not, the write fails
+	}
 	for fresh := en == nil; ; fresh = true {
 		if fresh {
 			var err error
@@ -186,6 +219,13 @@ func (e *Engine) given(ctx context.Context, id nestor.ID, in plan.Input) (*entry
 			return en, err
 		}
 	}
+}
+
+// makes tells whether in makes a run that is not there.
+func makes(in plan.Input) bool {
+	start, ok := in.(plan.Start)
+	_, submit := in.(plan.Submit)
+	return submit || ok && start.Submit != nil
 }
 
 // patience is how long a broker that is away is waited for.
@@ -226,24 +266,29 @@ var errConflict = errors.New("the document was changed by somebody else")
 // decide gives an input to a run as it stands in en.
 func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, in plan.Input) (*entry, error) {
 	run, commands, refused := plan.Decide(en.doc.Run, in, time.Now())
-	// What an earlier change commanded comes first: the next write replaces it.
-	if en.sent == nil && len(en.doc.Outbox) > 0 {
-		if err := e.send(ctx, id, en.doc); err != nil {
+	if refused == nil && len(commands) == 0 {
+		unchanged, err := same(en.doc.Run, run)
+		if err != nil {
 			return nil, err
 		}
-	}
-	if err := en.carriedOut(ctx); err != nil {
-		return nil, err
-	}
-	if refused != nil {
-		return nil, refused
-	}
-	if len(commands) == 0 {
-		if same, err := same(en.doc.Run, run); err != nil || same {
-			return en, err
+		if unchanged {
+			return en, e.flush(ctx, id, en)
 		}
 	}
-	next := &entry{doc: document{Run: run, Serial: en.doc.Serial + 1, Outbox: commands}}
+	if refused != nil {
+		if err := e.flush(ctx, id, en); err != nil {
+			return nil, err
+		}
+		return nil, refused
+	}
+	next := &entry{doc: document{Run: run, Serial: en.doc.Serial + 1}, sent: make(chan struct{})}
+	// What is still under way is kept until the change after this one.
+	if !en.done() {
+		next.doc.Outbox = slices.Clone(en.doc.Outbox)
+	}
+	if len(commands) > 0 {
+		next.doc.Outbox = append(next.doc.Outbox, batch{next.doc.Serial, commands})
+	}
 	data, err := json.Marshal(next.doc)
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", id, err)
@@ -254,18 +299,35 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, in plan.In
 	if next.revision, err = e.write(ctx, docName(id), data, en.revision); err != nil {
 		return nil, err
 	}
-	next.sent = make(chan struct{})
 	e.remember(id, next)
+	e.b.Conn().Publish(noticeSubject(id), nil) // who misses it looks again by itself
 	e.sends.Go(func() {
 		defer close(next.sent)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
-		if next.err = e.send(ctx, id, next.doc); next.err != nil {
+		next.err = e.follow(ctx, id, en, next)
+		if next.err != nil {
 			e.forget(id) // whoever comes next reads it, and sends them
 		}
-		e.b.Conn().Publish(noticeSubject(id), nil) // who misses it looks again by itself
 	})
 	return next, nil
+}
+
+// follow carries out the commands of next, behind those of en, which it replaced.
+func (e *Engine) follow(ctx context.Context, id nestor.ID, en, next *entry) error {
+	rest := next.doc.Outbox
+	if en.sent != nil && en.carriedOut(ctx) == nil {
+		rest = slices.DeleteFunc(slices.Clone(rest), func(b batch) bool { return b.Serial < next.doc.Serial })
+	}
+	return e.send(ctx, id, next.doc.Run, rest)
+}
+
+// flush returns when the commands of a document are carried out.
+func (e *Engine) flush(ctx context.Context, id nestor.ID, en *entry) error {
+	if en.sent != nil {
+		return en.carriedOut(ctx)
+	}
+	return e.send(ctx, id, en.doc.Run, en.doc.Outbox)
 }
 
 // same tells whether nothing changed.
@@ -305,22 +367,31 @@ func isWrongSequence(err error) bool {
 	return ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
-// send carries out the commands of a document: all at once, each with an id by
-// which a repetition is known.
-func (e *Engine) send(ctx context.Context, id nestor.ID, doc document) error {
+// send carries out commands: one batch after the other, what is in it all at once,
+// each with an id by which a repetition is known.
+func (e *Engine) send(ctx context.Context, id nestor.ID, run plan.Run, outbox []batch) error {
+	for _, b := range outbox {
+		if err := e.sendBatch(ctx, id, run, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) sendBatch(ctx context.Context, id nestor.ID, run plan.Run, b batch) error {
 	var events []nestor.Event
 	var acks []jetstream.PubAckFuture
-	for i, c := range doc.Outbox {
+	for i, c := range b.Commands {
 		if emit, ok := c.(plan.Emit); ok {
 			events = append(events, emit.Event)
 			continue
 		}
-		msg, err := message(id, doc, c)
+		msg, err := message(id, run, c)
 		if err != nil {
 			return err
 		}
 		if msg.Header.Get(nats.MsgIdHdr) == "" {
-			msg.Header.Set(nats.MsgIdHdr, string(id)+"."+strconv.FormatUint(doc.Serial, 10)+"."+strconv.Itoa(i))
+			msg.Header.Set(nats.MsgIdHdr, string(id)+"."+strconv.FormatUint(b.Serial, 10)+"."+strconv.Itoa(i))
 		}
 		ack, err := e.js.PublishMsgAsync(msg)
 		if err != nil {
@@ -329,7 +400,7 @@ func (e *Engine) send(ctx context.Context, id nestor.ID, doc document) error {
 		acks = append(acks, ack)
 	}
 	if len(events) > 0 {
-		if err := e.log.Once(ctx, doc.Serial, events...); err != nil {
+		if err := e.log.Once(ctx, b.Serial, events...); err != nil {
 			return fmt.Errorf("run %s: appending its events: %w", id, e.b.Explain(err))
 		}
 	}
@@ -384,26 +455,17 @@ const (
 type taskData struct {
 	Run     nestor.ID `json:"run"`
 	Attempt int       `json:"attempt,omitempty"`
+
+	// Submit makes the run, for a worker that gets the message before the document
+	// is written; nil if the document came first.
+	Submit *plan.Submit `json:"submit,omitempty"`
 }
 
 // message makes a message of a command.
-func message(id nestor.ID, doc document, c plan.Command) (*nats.Msg, error) {
+func message(id nestor.ID, run plan.Run, c plan.Command) (*nats.Msg, error) {
 	switch c := c.(type) {
 	case plan.Enqueue:
-		data, err := json.Marshal(taskData{Run: id, Attempt: c.Attempt})
-		if err != nil {
-			return nil, fmt.Errorf("run %s: %w", id, err)
-		}
-		subject := taskSubject(doc.Run.Task)
-		name := string(id) + ".attempt." + strconv.Itoa(c.Attempt)
-		msg := nats.NewMsg(subject)
-		msg.Data = data
-		if !c.At.IsZero() {
-			msg = broker.Later(broker.LaterSubject+runTask+string(id), subject, c.At, data)
-			name += ".later"
-		}
-		msg.Header.Set(nats.MsgIdHdr, name)
-		return msg, nil
+		return taskMessage(taskData{Run: id, Attempt: c.Attempt}, run.Task, c.At)
 	case plan.SetTimer:
 		data, err := json.Marshal(taskData{Run: id})
 		if err != nil {
@@ -420,6 +482,24 @@ func message(id nestor.ID, doc document, c plan.Command) (*nats.Msg, error) {
 		return msg, nil
 	}
 	return nil, fmt.Errorf("run %s: command of type %T", id, c)
+}
+
+// taskMessage makes the message of an attempt, for some time or for at once.
+func taskMessage(d taskData, task nestor.Task, at time.Time) (*nats.Msg, error) {
+	data, err := json.Marshal(d)
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", d.Run, err)
+	}
+	subject := taskSubject(task)
+	name := string(d.Run) + ".attempt." + strconv.Itoa(d.Attempt)
+	msg := nats.NewMsg(subject)
+	msg.Data = data
+	if !at.IsZero() {
+		msg = broker.Later(broker.LaterSubject+runTask+string(d.Run), subject, at, data)
+		name += ".later"
+	}
+	msg.Header.Set(nats.MsgIdHdr, name)
+	return msg, nil
 }
 
 func taskSubject(t nestor.Task) string {

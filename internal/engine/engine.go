@@ -22,6 +22,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -70,7 +71,9 @@ type Engine struct {
 	// that has just become the leader may answer before it has all.
 	replicated bool
 
-	sends sync.WaitGroup // of commands that are being carried out
+	hash  maphash.Seed
+	turns [256]chan struct{} // each holds a token while a run of its share is being decided about
+	sends sync.WaitGroup     // of commands that are being carried out
 
 	mu    sync.Mutex           // guards what follows
 	known map[nestor.ID]*entry // documents that this process wrote, of runs that have not ended
@@ -94,10 +97,14 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 	if err != nil {
 		return nil, fmt.Errorf("opening the documents of runs: %w", b.Explain(err))
 	}
-	return &Engine{
+	e := &Engine{
 		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{},
-		replicated: stream.CachedInfo().Config.Replicas > 1,
-	}, nil
+		replicated: stream.CachedInfo().Config.Replicas > 1, hash: maphash.MakeSeed(),
+	}
+	for i := range e.turns {
+		e.turns[i] = make(chan struct{}, 1)
+	}
+	return e, nil
 }
 
 // Submission says what is submitted, and by whom.
@@ -146,10 +153,39 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (nestor.ID, error) {
 		}
 	}
 	s.Task.Limits = s.Task.Limits.Or(e.opts.Limits)
-	if _, err := e.apply(ctx, id, plan.Submit{ID: id, Key: s.Key, Task: s.Task}); err != nil {
+	if err := e.root(ctx, plan.Submit{ID: id, Key: s.Key, Task: s.Task}); err != nil {
 		return "", fmt.Errorf("submitting a task of agent %q: %w", s.Task.Agent, err)
 	}
 	return id, nil
+}
+
+// smallTask is the size of a task that its message can carry too.
+const smallTask = 8 << 10
+
+// root submits a root. One that can start at once is sent off while its document
+// is being written: whoever gets the message can make the document itself.
+func (e *Engine) root(ctx context.Context, in plan.Submit) error {
+	var ahead jetstream.PubAckFuture
+	if len(in.Task.After) == 0 && len(in.Task.Input)+len(in.Task.Schema)+len(in.Task.Data) < smallTask {
+		msg, err := taskMessage(taskData{Run: in.ID, Attempt: 1, Submit: &in}, in.Task, time.Time{})
+		if err != nil {
+			return err
+		}
+		if ahead, err = e.js.PublishMsgAsync(msg); err != nil && !isAway(err) {
+			return e.b.Explain(err)
+		}
+	}
+	if _, err := e.apply(ctx, in.ID, in); err != nil {
+		return err
+	}
+	if ahead != nil { // what comes of it does not matter: the document has it enqueued too
+		select {
+		case <-ahead.Ok():
+		case <-ahead.Err():
+		case <-ctx.Done():
+		}
+	}
+	return nil
 }
 
 func (e *Engine) endedBefore(ctx context.Context, id nestor.ID) bool {

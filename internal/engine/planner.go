@@ -199,7 +199,7 @@ func (e *Engine) repair(ctx context.Context) error {
 			}
 			en, err := e.load(ctx, id)
 			if err == nil && len(en.doc.Outbox) > 0 {
-				err = e.send(ctx, id, en.doc)
+				err = e.send(ctx, id, en.doc.Run, en.doc.Outbox)
 			}
 			if err != nil && ctx.Err() == nil {
 				return err

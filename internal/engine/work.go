@@ -195,19 +195,29 @@ func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg jetstream
 	defer still()
 	beat.Go(func() { x.beat(beating, stop) })
 
-	en := e.recall(task.Run)
-	if en == nil {
-		if en, err = e.load(work, task.Run); err != nil {
+	root, what := task.Run, nestor.Task{}
+	if task.Submit != nil {
+		what = task.Submit.Task
+		if late := meta.NumDelivered > 1 || time.Since(meta.Timestamp) > e.opts.Lease; late && e.endedBefore(work, task.Run) {
+			msg.Ack() // it has been forgotten since: do not make it again
+			return
+		}
+	} else {
+		run, err := e.Get(work, task.Run)
+		if err != nil && settled(err) != nil {
 			msg.NakWithDelay(retryAfter)
 			return
 		}
+		root, what = run.Root, run.Task
 	}
-	if slot.Claim(work, en.doc.Run.Root, en.doc.Run.Task) != nil {
+	if slot.Claim(work, root, what) != nil {
 		msg.Nak()
 		return
 	}
-	start := plan.Start{Attempt: task.Attempt, Worker: e.opts.Name, Message: meta.Sequence.Stream, Delivery: rand.Text()}
-	en, err = e.heard(work, task.Run, start)
+	start := plan.Start{
+		Attempt: task.Attempt, Worker: e.opts.Name, Message: meta.Sequence.Stream, Delivery: rand.Text(), Submit: task.Submit,
+	}
+	en, err := e.heard(work, task.Run, start)
 	if errors.Is(err, plan.ErrRepeated) {
 		if start.Only, err = e.gone(work, en.doc.Run); err == nil && start.Only {
 			en, err = e.heard(work, task.Run, start)

@@ -24,7 +24,7 @@ func (l *Log) Once(ctx context.Context, mark uint64, events ...nestor.Event) err
 		}
 		lines[i] = line
 	}
-	w, err := l.sharedWriter(string(head.Root), string(head.Run))
+	w, err := l.sharedWriter(string(head.Root), string(head.Run), mark == 1)
 	if err != nil {
 		return fmt.Errorf("appending to the log: %w", err)
 	}

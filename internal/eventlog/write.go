@@ -85,14 +85,17 @@ func (l *Log) Writer(root, run string, fence uint64) (*Writer, error) {
 // append to the run in this process, and returns their positions when they are
 // durable. See Writer.Append.
 func (l *Log) Append(ctx context.Context, root, run string, events ...json.RawMessage) ([]Position, error) {
-	w, err := l.sharedWriter(root, run)
+	w, err := l.sharedWriter(root, run, false)
 	if err != nil {
 		return nil, fmt.Errorf("appending to the log: %w", err)
 	}
 	return w.Append(ctx, events...)
 }
 
-func (l *Log) sharedWriter(root, run string) (*Writer, error) {
+// sharedWriter returns the writer of a run for all who have none of their own.
+// Most likely the run is a new one, if somebody says so: its end is then not
+// looked for before something is stored.
+func (l *Log) sharedWriter(root, run string, fresh bool) (*Writer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	key := root + "." + run
@@ -103,6 +106,7 @@ func (l *Log) sharedWriter(root, run string) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.known = fresh
 	if len(l.shared) >= sharedWriters {
 		for k, old := range l.shared { // any that is idle
 			if old.idle() {

@@ -158,9 +158,17 @@ type Start struct {
 	Message  uint64 `json:"message"`        // names the message: another one for the same attempt is a repetition
 	Delivery string `json:"delivery"`       // names this delivery of it
 	Only     bool   `json:"only,omitempty"` // the message that made another run the attempt is gone
+
+	// Submit makes the run if it is not there yet: its message brought it.
+	Submit *Submit `json:"submit,omitempty"`
 }
 
 func (in Start) decide(d *decision) error {
+	if in.Submit != nil {
+		if err := in.Submit.decide(d); err != nil {
+			return err
+		}
+	}
 	if err := d.submitted(); err != nil {
 		return err
 	}

@@ -289,6 +289,19 @@ func TestRepeatedMessageTakesNothingOver(t *testing.T) {
 	}
 }
 
+func TestStartBringsItsSubmit(t *testing.T) {
+	s := begin(t)
+	submit := plan.Submit{ID: root, Task: nestor.Task{Limits: nestor.DefaultLimits()}}
+	s.must(plan.Start{Attempt: 1, Worker: "w", Message: 1, Delivery: "1", Submit: &submit})
+	if s.Worker != "w" || s.ID != root {
+		t.Fatalf("it is %+v", s.Run)
+	}
+	s.must(submit) // which comes late
+	if s.Fence != 1 || s.State != nestor.Starting || len(s.last) != 0 {
+		t.Errorf("a submit that came late made it %s, and commanded %v", s.State, s.last)
+	}
+}
+
 func TestReleaseIsNoLoss(t *testing.T) {
 	s := running(t, nil)
 	for i := range 10 {
