@@ -300,7 +300,7 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, in plan.In
 		return nil, err
 	}
 	e.remember(id, next)
-	e.b.Conn().Publish(noticeSubject(id), nil) // who misses it looks again by itself
+	e.b.Conn().Publish(noticeSubject(id), strconv.AppendUint(nil, next.doc.Serial, 10)) // who misses it looks again by itself
 	e.sends.Go(func() {
 		defer close(next.sent)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
@@ -513,14 +513,19 @@ func taskSubject(t nestor.Task) string {
 	return broker.TaskSubject + runTask + label + "." + string(priority)
 }
 
-// changes returns a channel on which something comes when a run changes. The
-// caller calls stop.
-func (e *Engine) changes(id nestor.ID) (changed <-chan struct{}, stop func(), err error) {
-	notices := make(chan struct{}, 1) // sent by the subscription, never closed
-	sub, err := e.b.Conn().Subscribe(noticeSubject(id), func(*nats.Msg) {
+// changes returns a channel on which comes the serial of a change of the run, the
+// last one of several. The caller calls stop.
+func (e *Engine) changes(id nestor.ID) (changed <-chan uint64, stop func(), err error) {
+	notices := make(chan uint64, 1) // sent by the subscription, never closed
+	sub, err := e.b.Conn().Subscribe(noticeSubject(id), func(msg *nats.Msg) {
+		serial, err := strconv.ParseUint(string(msg.Data), 10, 64)
+		if err != nil {
+			return // not ours
+		}
 		select {
-		case notices <- struct{}{}:
-		default: // one is waiting
+		case notices <- serial:
+		case older := <-notices:
+			notices <- max(older, serial) // only this function sends
 		}
 	})
 	if err != nil {

@@ -564,7 +564,9 @@ func work(b *broker.Broker, opts engine.Options) error {
 	if os.Getenv("CHAOS") != "" {
 		execute = wreck
 	}
-	err = e.Work(ctx, engine.Worker{Acquire: slots(10), Execute: execute})
+	w := slots(10)
+	w.Execute = execute
+	err = e.Work(ctx, w)
 	if errors.Is(err, context.Canceled) {
 		return nil
 	}

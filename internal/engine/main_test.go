@@ -51,12 +51,20 @@ func (s slot) Claim(ctx context.Context, root nestor.ID, task nestor.Task) error
 	return s.Slot.Claim(ctx, pool.Claim{Tree: string(root), Provider: task.Provider, Swarm: task.Swarm, Rank: task.Priority.Rank()})
 }
 
-// slots returns what acquires one of n slots.
-func slots(n int) func(context.Context) (engine.Slot, error) {
+// slots returns a worker with n slots.
+func slots(n int) engine.Worker {
 	s := pool.NewSlots(pool.SlotLimits{Total: n})
-	return func(ctx context.Context) (engine.Slot, error) {
-		one, err := s.Acquire(ctx)
-		return slot{one}, err
+	return engine.Worker{
+		Acquire: func(ctx context.Context) (engine.Slot, error) {
+			one, err := s.Acquire(ctx)
+			return slot{one}, err
+		},
+		TryAcquire: func() engine.Slot {
+			if one := s.TryAcquire(); one != nil {
+				return slot{one}
+			}
+			return nil
+		},
 	}
 }
 
@@ -93,7 +101,9 @@ func open(t testing.TB, b *broker.Broker, opts engine.Options, n int, execute fu
 	})
 	if n > 0 {
 		all.Go(func() {
-			err := e.Work(ctx, engine.Worker{Acquire: slots(n), Labels: labels, Execute: execute})
+			w := slots(n)
+			w.Labels, w.Execute = labels, execute
+			err := e.Work(ctx, w)
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("working: %v", err)
 			}

@@ -34,6 +34,9 @@ type Slot interface {
 type Worker struct {
 	// Acquire waits until one more task may be taken.
 	Acquire func(context.Context) (Slot, error)
+	// TryAcquire returns nil instead of waiting. It may be nil: then tasks are
+	// taken one by one.
+	TryAcquire func() Slot
 	// Labels are those of the tasks that it takes besides the ones without.
 	Labels []string
 	// Execute does what a task wants. Its context ends when the run is to end,
@@ -62,24 +65,37 @@ func (e *Engine) Work(ctx context.Context, w Worker) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for {
-		slot, err := w.Acquire(ctx)
+		first, err := w.Acquire(ctx)
 		if err != nil {
 			return context.Cause(ctx)
 		}
-		msg, err := tasks.next(ctx, slot)
-		if msg == nil {
-			slot.Release()
-			if err != nil || ctx.Err() != nil {
-				return cmp.Or(err, context.Cause(ctx))
+		free := []Slot{first} // as many tasks are asked for as can be run
+		for w.TryAcquire != nil && len(free) < maxBatch {
+			slot := w.TryAcquire()
+			if slot == nil {
+				break
 			}
-			continue // somebody else needs the slot
+			free = append(free, slot)
 		}
-		all.Go(func() {
-			defer slot.Release()
-			e.attempt(ctx, w, slot, msg)
-		})
+		messages, err := tasks.next(ctx, free)
+		for i, slot := range free {
+			if i >= len(messages) {
+				slot.Release()
+				continue
+			}
+			all.Go(func() {
+				defer slot.Release()
+				e.attempt(ctx, w, slot, messages[i])
+			})
+		}
+		if err != nil || ctx.Err() != nil {
+			return cmp.Or(err, context.Cause(ctx))
+		}
 	}
 }
+
+// maxBatch is how many tasks are asked for at once.
+const maxBatch = 32
 
 // queues are the queues of tasks that a worker takes from.
 type queues struct {
@@ -123,26 +139,35 @@ func (e *Engine) open(ctx context.Context, labels []string) (*queues, error) {
 	return q, nil
 }
 
-// next waits for a task: the most urgent one if there are several. It returns nil
-// when ctx ends, or when others need the slot.
-func (q *queues) next(ctx context.Context, slot Slot) (jetstream.Msg, error) {
+// next waits for tasks, for as many slots as are free: the most urgent ones if
+// there are more. It returns none when ctx ends, or when others need a slot.
+func (q *queues) next(ctx context.Context, free []Slot) (list []jetstream.Msg, err error) {
 	for ctx.Err() == nil {
 		for _, c := range q.consumers {
-			batch, err := c.FetchNoWait(1)
+			batch, err := c.FetchNoWait(len(free) - len(list))
 			if err != nil {
 				break // waiting will tell
 			}
 			for msg := range batch.Messages() {
-				return msg, nil
+				list = append(list, msg)
 			}
+			if len(list) == len(free) {
+				break
+			}
+		}
+		if len(list) > 0 {
+			return list, nil
 		}
 		q.request(ctx)
 		select {
 		case got := <-q.arrived:
-			if got.msg != nil || got.err != nil {
-				return got.msg, got.err
+			if got.msg != nil {
+				return []jetstream.Msg{got.msg}, nil
 			}
-		case <-slot.Wanted():
+			if got.err != nil {
+				return nil, got.err
+			}
+		case <-free[0].Wanted():
 			return nil, nil
 		case <-ctx.Done():
 		}
@@ -280,7 +305,11 @@ func (x *Execution) beat(ctx context.Context, stop context.CancelCauseFunc) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-changed:
+		case serial := <-changed:
+			if en := x.e.recall(x.id); en != nil && en.doc.Serial >= serial {
+				x.conclude(en.doc.Run, stop) // this process wrote it
+				continue
+			}
 		case <-tick.C:
 			if x.msg.InProgress() == nil && x.e.reachable(ctx, lease/3) {
 				heard = time.Now()
@@ -289,7 +318,9 @@ func (x *Execution) beat(ctx context.Context, stop context.CancelCauseFunc) {
 				return
 			}
 		}
-		x.look(ctx, stop)
+		if x.Fence() != 0 {
+			x.look(ctx, stop)
+		}
 	}
 }
 
@@ -302,18 +333,18 @@ func (e *Engine) reachable(ctx context.Context, within time.Duration) bool {
 
 // look reads the run's document and draws the conclusions.
 func (x *Execution) look(ctx context.Context, stop context.CancelCauseFunc) {
-	fence := x.Fence()
-	if fence == 0 {
-		return // it has not begun
-	}
 	ctx, done := context.WithTimeout(ctx, x.e.opts.Lease/3)
 	defer done()
-	en, err := x.e.load(ctx, x.id)
-	if err != nil {
-		return // the next look will tell
+	if en, err := x.e.load(ctx, x.id); err == nil { // otherwise the next look will tell
+		x.conclude(en.doc.Run, stop)
 	}
-	run := en.doc.Run
+}
+
+// conclude stops the work if run says that it is not to go on.
+func (x *Execution) conclude(run plan.Run, stop context.CancelCauseFunc) {
+	fence := x.Fence()
 	switch {
+	case fence == 0: // it has not begun
 	case run.Fence != fence || run.Worker == "" && !x.ended():
 		stop(nestor.ErrStale)
 	case run.Stop:

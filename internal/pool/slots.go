@@ -92,6 +92,20 @@ func (s *Slots) Acquire(ctx context.Context) (*Slot, error) {
 	return slot, nil
 }
 
+// TryAcquire returns a slot to look for work with, or nil if none is free or
+// others wait for one.
+func (s *Slots) TryAcquire() *Slot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.free == 0 || len(s.waiting) > 0 {
+		return nil
+	}
+	s.free--
+	slot := &Slot{s: s, wanted: make(chan struct{}), held: true}
+	s.idle = append(s.idle, slot)
+	return slot
+}
+
 // Wanted is closed when the slot was acquired and not claimed, and somebody else
 // needs one: who has found no work releases it.
 func (s *Slot) Wanted() <-chan struct{} { return s.wanted }

@@ -94,6 +94,35 @@ func TestIdleSlotIsWanted(t *testing.T) {
 	})
 }
 
+func TestTryAcquireTakesNothingFromWhoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSlots(SlotLimits{Total: 2, Providers: map[string]int{"p": 1}})
+		a, b := s.TryAcquire(), s.TryAcquire()
+		if a == nil || b == nil || s.TryAcquire() != nil {
+			t.Fatal("of two slots not two were acquired")
+		}
+		if err := a.Claim(t.Context(), Claim{Provider: "p"}); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		all.Go(func() {
+			if err := b.Claim(t.Context(), Claim{Provider: "p"}); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait() // b waits, and its slot is free
+		if s.TryAcquire() != nil {
+			t.Error("a slot was taken from who waits")
+		}
+		a.Release()
+		all.Wait()
+		b.Release()
+		if got := s.Stats(); got.Free != 2 || got.Idle != 0 {
+			t.Errorf("in the end %+v", got)
+		}
+	})
+}
+
 func TestReclaimBeforeNewWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSlots(SlotLimits{Total: 1})

@@ -90,7 +90,9 @@ func open(ctx context.Context, dir string, n int, execute func(context.Context, 
 	logs.Go(func() { c.log.Run(logging) })
 	works.Go(func() { c.Run(working) })
 	if n > 0 {
-		works.Go(func() { c.Work(working, engine.Worker{Acquire: slots(n), Execute: execute}) })
+		w := slots(n)
+		w.Execute = execute
+		works.Go(func() { c.Work(working, w) })
 	}
 	c.close = func() {
 		stop()
@@ -108,11 +110,19 @@ func (s slot) Claim(ctx context.Context, root nestor.ID, task nestor.Task) error
 	return s.Slot.Claim(ctx, pool.Claim{Tree: string(root)})
 }
 
-func slots(n int) func(context.Context) (engine.Slot, error) {
+func slots(n int) engine.Worker {
 	s := pool.NewSlots(pool.SlotLimits{Total: n})
-	return func(ctx context.Context) (engine.Slot, error) {
-		one, err := s.Acquire(ctx)
-		return slot{one}, err
+	return engine.Worker{
+		Acquire: func(ctx context.Context) (engine.Slot, error) {
+			one, err := s.Acquire(ctx)
+			return slot{one}, err
+		},
+		TryAcquire: func() engine.Slot {
+			if one := s.TryAcquire(); one != nil {
+				return slot{one}
+			}
+			return nil
+		},
 	}
 }
 
