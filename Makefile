@@ -3,6 +3,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 FUZZTIME ?= 10s
+SOAKFUZZ ?= 60s
 
 .PHONY: help
 help: ## Print this help
@@ -80,9 +81,9 @@ slice: ## Two fuzz tests, chosen by SEED, 2000 inputs each
 	@$(MAKE) --no-print-directory fuzz SLICE=2 FUZZTIME=2000x SEED=$(SEED)
 
 .PHONY: soak
-soak: tools ## What takes long: tests three times, each fuzz test for a minute
-	go test -race -count=3 ./...
-	$(MAKE) fuzz FUZZTIME=60s
+soak: tools ## What takes long: all kills, escapes and races, each fuzz test for a minute
+	NESTOR_SOAK=1 go test -race -timeout 60m ./...
+	$(MAKE) fuzz FUZZTIME=$(SOAKFUZZ)
 
 # The flag is given because a GOFLAGS of -buildvcs=false would leave the
 # binary without its commit.
