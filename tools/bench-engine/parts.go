@@ -63,7 +63,11 @@ func latency(ctx context.Context, dir string) error {
 			msg.Ack()
 		}
 	}()
-	var ours, bare []time.Duration
+	kv, err := c.broker.JetStream().KeyValue(ctx, broker.Runs)
+	if err != nil {
+		return err
+	}
+	var ours, bare, writes []time.Duration
 	for i := range rounds {
 		begin := time.Now()
 		id, err := c.Submit(ctx, engine.Submission{Task: nestor.Task{Input: strconv.Itoa(i)}})
@@ -79,11 +83,30 @@ func latency(ctx context.Context, dir string) error {
 			return err
 		}
 		bare = append(bare, (<-pulled).Sub(begin))
+
+		// The writes that a start takes: a document, a message, the document again.
+		begin = time.Now()
+		revision, err := kv.Create(ctx, fmt.Sprint("bare.", i), document)
+		if err != nil {
+			return err
+		}
+		if _, err := c.broker.JetStream().Publish(ctx, bareSubject, []byte("x")); err != nil {
+			return err
+		}
+		<-pulled
+		if _, err := kv.Update(ctx, fmt.Sprint("bare.", i), document, revision); err != nil {
+			return err
+		}
+		writes = append(writes, time.Since(begin))
 	}
-	row("submit → start, p50", "ms", percentile(ours, 50), percentile(bare, 50))
+	row("submit → start, p50; bare: a message published and pulled", "ms", percentile(ours, 50), percentile(bare, 50))
 	row("submit → start, p99", "ms", percentile(ours, 99), percentile(bare, 99))
+	row("submit → start, p50; bare: the same writes", "ms", percentile(ours, 50), percentile(writes, 50))
 	return nil
 }
+
+// document is as large as that of a small run.
+var document = []byte(strings.Repeat("x", 700))
 
 // throughput measures how many runs get from submission to their end in a second,
 // submitted by 16 at once, and how many messages are published and acknowledged.
@@ -142,7 +165,84 @@ func throughput(ctx context.Context, dir string) error {
 	}
 	<-done
 	row("runs, submitted by 16; bare: messages published and acknowledged", "/s", ours, n/time.Since(begin).Seconds())
+	consume.Stop()
+	writes, err := sameWrites(ctx, c.broker, n, submitters)
+	if err != nil {
+		return err
+	}
+	row("runs, submitted by 16; bare: the same writes", "/s", ours, writes)
 	return nil
+}
+
+// sameWrites does per run what cannot be left out: a document made, a message
+// published, the document changed when it starts and when it ends, two chunks
+// of events, the message acknowledged.
+func sameWrites(ctx context.Context, b *broker.Broker, n, submitters int) (float64, error) {
+	js := b.JetStream()
+	kv, err := js.KeyValue(ctx, broker.Runs)
+	if err != nil {
+		return 0, err
+	}
+	consumer, err := bareConsumer(ctx, b)
+	if err != nil {
+		return 0, err
+	}
+	var ended atomic.Int64
+	done, failed := make(chan struct{}), make(chan error, 1)
+	work := func(msg jetstream.Msg) error {
+		name, event := string(msg.Data()), broker.EventSubject+"bare."+string(msg.Data())
+		entry, err := kv.Get(ctx, name)
+		if err != nil {
+			return err
+		}
+		revision, err := kv.Update(ctx, name, document, entry.Revision())
+		if err != nil {
+			return err
+		}
+		if _, err := js.Publish(ctx, event, document); err != nil {
+			return err
+		}
+		if _, err := kv.Update(ctx, name, document, revision); err != nil {
+			return err
+		}
+		return msg.DoubleAck(ctx)
+	}
+	slots := make(chan struct{}, submitters)
+	consume, err := consumer.Consume(func(msg jetstream.Msg) {
+		slots <- struct{}{}
+		go func() {
+			defer func() { <-slots }()
+			if err := work(msg); err != nil {
+				failed <- err
+			} else if ended.Add(1) == int64(n) {
+				close(done)
+			}
+		}()
+	}, jetstream.PullMaxMessages(submitters))
+	if err != nil {
+		return 0, err
+	}
+	defer consume.Stop()
+	begin := time.Now()
+	if err := parallel(submitters, n, func(i int) error {
+		name := fmt.Sprint("same-", i)
+		if _, err := kv.Create(ctx, name, document); err != nil {
+			return err
+		}
+		if _, err := js.Publish(ctx, bareSubject, []byte(name)); err != nil {
+			return err
+		}
+		_, err := js.Publish(ctx, broker.EventSubject+"bare."+name, document)
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	select {
+	case <-done:
+		return float64(n) / time.Since(begin).Seconds(), nil
+	case err := <-failed:
+		return 0, err
+	}
 }
 
 // parallel calls do n times, from so many goroutines.
