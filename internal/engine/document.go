@@ -301,7 +301,11 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, in plan.In
 	}
 	e.remember(id, next)
 	e.b.Conn().Publish(noticeSubject(id), strconv.AppendUint(nil, next.doc.Serial, 10)) // who misses it looks again by itself
-	e.sends.Go(func() {
+	e.mu.Lock()
+	e.sending++
+	e.mu.Unlock()
+	go func() { // Run and Work wait for it
+		defer e.ceased()
 		defer close(next.sent)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
@@ -309,8 +313,27 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, in plan.In
 		if next.err != nil {
 			e.forget(id) // whoever comes next reads it, and sends them
 		}
-	})
+	}()
 	return next, nil
+}
+
+// ceased says that the commands of one document are not being carried out any
+// more.
+func (e *Engine) ceased() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.sending--; e.sending == 0 {
+		e.quiet.Broadcast()
+	}
+}
+
+// rest waits until no commands are being carried out.
+func (e *Engine) rest() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for e.sending > 0 {
+		e.quiet.Wait()
+	}
 }
 
 // follow carries out the commands of next, behind those of en, which it replaced.

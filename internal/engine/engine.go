@@ -73,10 +73,11 @@ type Engine struct {
 
 	hash  maphash.Seed
 	turns [256]chan struct{} // each holds a token while a run of its share is being decided about
-	sends sync.WaitGroup     // of commands that are being carried out
 
-	mu    sync.Mutex           // guards what follows
-	known map[nestor.ID]*entry // documents that this process wrote, of runs that have not ended
+	mu      sync.Mutex           // guards what follows
+	known   map[nestor.ID]*entry // documents that this process wrote, of runs that have not ended
+	sending int                  // documents whose commands are being carried out
+	quiet   sync.Cond            // sending is zero
 }
 
 // New returns an engine on b. It starts nothing; [Engine.Run] must run for
@@ -101,6 +102,7 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{},
 		replicated: stream.CachedInfo().Config.Replicas > 1, hash: maphash.MakeSeed(),
 	}
+	e.quiet.L = &e.mu
 	for i := range e.turns {
 		e.turns[i] = make(chan struct{}, 1)
 	}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/broker"
@@ -23,7 +23,7 @@ type Execution struct {
 	e    *Engine
 	id   nestor.ID
 	slot Slot
-	msg  jetstream.Msg
+	msg  *nats.Msg
 
 	mu      sync.Mutex // guards what follows
 	run     plan.Run

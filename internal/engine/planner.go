@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
@@ -27,17 +28,19 @@ const (
 // carries out what was left undone, until ctx ends. Every process that may be the
 // last one standing runs it.
 func (e *Engine) Run(ctx context.Context) error {
-	orch, err := e.consumer(ctx, broker.Orch, jetstream.ConsumerConfig{Durable: "planner", AckPolicy: jetstream.AckExplicitPolicy, AckWait: plannerWait, MaxAckPending: -1})
+	orch, err := e.pullFrom(ctx, broker.Orch, jetstream.ConsumerConfig{Durable: "planner", AckPolicy: jetstream.AckExplicitPolicy, AckWait: plannerWait, MaxAckPending: -1})
 	if err != nil {
 		return err
 	}
-	timers, err := e.consumer(ctx, broker.Tasks, jetstream.ConsumerConfig{
+	defer orch.close()
+	timers, err := e.pullFrom(ctx, broker.Tasks, jetstream.ConsumerConfig{
 		Durable: "timers", FilterSubject: broker.TaskSubject + timerTask + "*", AckPolicy: jetstream.AckExplicitPolicy, AckWait: plannerWait, MaxAckPending: -1,
 	})
 	if err != nil {
 		return err
 	}
-	defer e.sends.Wait()
+	defer timers.close()
+	defer e.rest()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.repair(ctx) })
 	for range planners {
@@ -53,24 +56,31 @@ func (e *Engine) Run(ctx context.Context) error {
 // consumer makes a consumer, or takes the one that is there. A sole process makes
 // it anew: what was delivered to the one before it is then delivered again at
 // once, since in a work queue all that is there is unfinished.
-func (e *Engine) consumer(ctx context.Context, stream string, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	if e.opts.Sole {
-		if err := e.js.DeleteConsumer(ctx, stream, config.Durable); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-			return nil, fmt.Errorf("consumer %s of stream %s: %w", config.Durable, stream, e.b.Explain(err))
+func (e *Engine) consumer(ctx context.Context, stream string, config jetstream.ConsumerConfig) error {
+	for range 5 {
+		if e.opts.Sole {
+			if err := e.js.DeleteConsumer(ctx, stream, config.Durable); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+				return fmt.Errorf("consumer %s of stream %s: %w", config.Durable, stream, e.b.Explain(err))
+			}
+		}
+		c, err := e.js.CreateOrUpdateConsumer(ctx, stream, config)
+		if err != nil {
+			return fmt.Errorf("consumer %s of stream %s: %w", config.Durable, stream, e.b.Explain(err))
+		}
+		// One that was being made when the server was killed is not found, and yet
+		// has its old state when it is made again (seen in 2.15.2).
+		if !e.opts.Sole || c.CachedInfo().Delivered.Consumer == 0 {
+			return nil
 		}
 	}
-	c, err := e.js.CreateOrUpdateConsumer(ctx, stream, config)
-	if err != nil {
-		return nil, fmt.Errorf("consumer %s of stream %s: %w", config.Durable, stream, e.b.Explain(err))
-	}
-	return c, nil
+	return fmt.Errorf("consumer %s of stream %s: what was delivered before cannot be taken back", config.Durable, stream)
 }
 
 // handle gives each message of a consumer to do, until ctx ends. What could not
 // be done comes again.
-func (e *Engine) handle(ctx context.Context, c jetstream.Consumer, do func(context.Context, jetstream.Msg) error) error {
+func (e *Engine) handle(ctx context.Context, p *puller, do func(context.Context, *nats.Msg) error) error {
 	for ctx.Err() == nil {
-		msg, err := e.pull(ctx, c)
+		msg, err := e.pull(ctx, p)
 		if err != nil {
 			return err
 		}
@@ -89,31 +99,31 @@ func (e *Engine) handle(ctx context.Context, c jetstream.Consumer, do func(conte
 	return nil
 }
 
-// pull waits for a message of c for a while; it returns nil if there is none. It
-// does not end before that, not even when whoever wants the message is gone: one
-// that was on its way would be lost for a lease. It fails only if there never will
-// be a message.
-func (e *Engine) pull(ctx context.Context, c jetstream.Consumer) (jetstream.Msg, error) {
-	began := time.Now()
-	msg, err := c.Next(jetstream.FetchMaxWait(pullWait))
-	switch {
-	case err == nil:
-		return msg, nil
-	case e.b.Conn().IsClosed():
+// pull waits for a message for a while; it returns nil if there is none. It fails
+// only if there never will be one.
+func (e *Engine) pull(ctx context.Context, p *puller) (*nats.Msg, error) {
+	list, err := p.fetch(1, pullWait)
+	if len(list) > 0 {
+		return list[0], nil
+	}
+	if err == nil {
+		return nil, nil
+	}
+	if e.b.Conn().IsClosed() {
 		return nil, fmt.Errorf("the broker is closed: %w", err)
 	}
 	// The server is away, or has no leader: look again, not at once.
 	select {
-	case <-time.After(100*time.Millisecond - time.Since(began)):
+	case <-time.After(100 * time.Millisecond):
 	case <-ctx.Done():
 	}
 	return nil, nil
 }
 
 // told gives a run what another one tells it.
-func (e *Engine) told(ctx context.Context, msg jetstream.Msg) error {
-	id := nestor.ID(strings.TrimPrefix(msg.Subject(), broker.OrchSubject))
-	in, err := plan.DecodeInput(msg.Data())
+func (e *Engine) told(ctx context.Context, msg *nats.Msg) error {
+	id := nestor.ID(strings.TrimPrefix(msg.Subject, broker.OrchSubject))
+	in, err := plan.DecodeInput(msg.Data)
 	if err != nil {
 		return err // of a newer version, which may have a process here
 	}
@@ -138,9 +148,9 @@ func (e *Engine) done(ctx context.Context, id nestor.ID, in plan.Input) error {
 }
 
 // timed gives a run a time that has come.
-func (e *Engine) timed(ctx context.Context, msg jetstream.Msg) error {
+func (e *Engine) timed(ctx context.Context, msg *nats.Msg) error {
 	var task taskData
-	if err := json.Unmarshal(msg.Data(), &task); err != nil {
+	if err := json.Unmarshal(msg.Data, &task); err != nil {
 		return nil // not ours
 	}
 	return e.done(ctx, task.Run, plan.Timer{})
@@ -148,7 +158,7 @@ func (e *Engine) timed(ctx context.Context, msg jetstream.Msg) error {
 
 // vain tells whether a message that could not be confirmed to be void has come so
 // often that it is: its run is gone.
-func vain(msg jetstream.Msg, err error) bool {
+func vain(msg *nats.Msg, err error) bool {
 	const often = 20
 	meta, metaErr := msg.Metadata()
 	return errors.Is(err, errUnconfirmed) && metaErr == nil && meta.NumDelivered > often

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/dfaf701a/nestor"
@@ -61,7 +62,8 @@ func (e *Engine) Work(ctx context.Context, w Worker) error {
 	if err != nil {
 		return err
 	}
-	defer tasks.pulls.Wait()
+	defer tasks.close()
+	defer e.rest()
 	var all sync.WaitGroup
 	defer all.Wait()
 	for {
@@ -99,16 +101,16 @@ const maxBatch = 32
 
 // queues are the queues of tasks that a worker takes from.
 type queues struct {
-	e         *Engine
-	consumers []jetstream.Consumer // the most urgent first
-	asked     []atomic.Bool        // whether a pull is under way, for each
-	arrived   chan arrival         // sent by pulls, received by next; never closed
-	pulls     sync.WaitGroup
+	e       *Engine
+	pullers []*puller     // the most urgent first
+	asked   []atomic.Bool // whether a pull is under way, for each
+	arrived chan arrival  // sent by pulls, received by next; never closed
+	pulls   sync.WaitGroup
 }
 
 // arrival is what a pull gave.
 type arrival struct {
-	msg jetstream.Msg // nil if there was none
+	msg *nats.Msg // nil if there was none
 	err error
 }
 
@@ -126,33 +128,36 @@ func (e *Engine) open(ctx context.Context, labels []string) (*queues, error) {
 			if label != "" {
 				name = "tasks-label-" + label + "-" + string(priority)
 			}
-			c, err := e.consumer(ctx, broker.Tasks, jetstream.ConsumerConfig{
+			p, err := e.pullFrom(ctx, broker.Tasks, jetstream.ConsumerConfig{
 				Durable: name, FilterSubject: taskSubject(task), AckPolicy: jetstream.AckExplicitPolicy, AckWait: e.opts.Lease, MaxAckPending: -1,
 			})
 			if err != nil {
+				q.close()
 				return nil, err
 			}
-			q.consumers = append(q.consumers, c)
+			q.pullers = append(q.pullers, p)
 		}
 	}
-	q.asked = make([]atomic.Bool, len(q.consumers))
+	q.asked = make([]atomic.Bool, len(q.pullers))
 	return q, nil
+}
+
+// close waits until nothing is asked any more.
+func (q *queues) close() {
+	q.pulls.Wait()
+	for _, p := range q.pullers {
+		p.close()
+	}
 }
 
 // next waits for tasks, for as many slots as are free: the most urgent ones if
 // there are more. It returns none when ctx ends, or when others need a slot.
-func (q *queues) next(ctx context.Context, free []Slot) (list []jetstream.Msg, err error) {
+func (q *queues) next(ctx context.Context, free []Slot) (list []*nats.Msg, err error) {
 	for ctx.Err() == nil {
-		for _, c := range q.consumers {
-			batch, err := c.FetchNoWait(len(free) - len(list))
-			if err != nil {
-				break // waiting will tell
-			}
-			for msg := range batch.Messages() {
-				list = append(list, msg)
-			}
-			if len(list) == len(free) {
-				break
+		for _, p := range q.pullers {
+			some, err := p.fetch(len(free)-len(list), 0)
+			if list = append(list, some...); err != nil || len(list) == len(free) {
+				break // if something is wrong, waiting will tell
 			}
 		}
 		if len(list) > 0 {
@@ -162,7 +167,7 @@ func (q *queues) next(ctx context.Context, free []Slot) (list []jetstream.Msg, e
 		select {
 		case got := <-q.arrived:
 			if got.msg != nil {
-				return []jetstream.Msg{got.msg}, nil
+				return []*nats.Msg{got.msg}, nil
 			}
 			if got.err != nil {
 				return nil, got.err
@@ -178,13 +183,13 @@ func (q *queues) next(ctx context.Context, free []Slot) (list []jetstream.Msg, e
 // request asks each queue for a task that is not asked already. What comes of it
 // arrives.
 func (q *queues) request(ctx context.Context) {
-	for i, c := range q.consumers {
+	for i, p := range q.pullers {
 		if q.asked[i].Swap(true) {
 			continue
 		}
 		q.pulls.Go(func() {
 			defer q.asked[i].Store(false)
-			msg, err := q.e.pull(ctx, c)
+			msg, err := q.e.pull(ctx, p)
 			late := time.NewTimer(q.e.opts.Lease / 4)
 			defer late.Stop()
 			select {
@@ -203,10 +208,10 @@ func (q *queues) request(ctx context.Context) {
 }
 
 // attempt has one delivered task executed, unless there is nothing to do.
-func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg jetstream.Msg) {
+func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg *nats.Msg) {
 	var task taskData
 	meta, err := msg.Metadata()
-	if err != nil || json.Unmarshal(msg.Data(), &task) != nil {
+	if err != nil || json.Unmarshal(msg.Data, &task) != nil {
 		msg.Term() // not ours
 		return
 	}

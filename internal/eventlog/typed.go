@@ -34,10 +34,11 @@ func (l *Log) Once(ctx context.Context, mark uint64, events ...nestor.Event) err
 
 // encode writes e without its position, which is not known yet.
 func encode(e nestor.Event) ([]byte, error) {
-	head := e.Head()
-	seq := head.Seq
-	head.Seq = 0
-	defer func() { head.Seq = seq }()
+	if head := e.Head(); head.Seq != 0 { // otherwise others may be reading it
+		seq := head.Seq
+		head.Seq = 0
+		defer func() { head.Seq = seq }()
+	}
 	return nestor.EncodeEvent(e)
 }
 
