@@ -30,7 +30,7 @@ type IncompleteError struct {
 }
 
 func (e *IncompleteError) Error() string {
-	return fmt.Sprintf("tree %s cannot be archived: run %s has %d of %d events: put a copy of the broker's folder back, or remove the tree", e.Root, e.Run, e.Have, e.Want)
+	return fmt.Sprintf("tree %s cannot be archived: run %s has %d of %d events: the others are missing from the log, where it stays until a copy of the broker's folder is put back", e.Root, e.Run, e.Have, e.Want)
 }
 
 // Archive archives the trees that have ended longer than older ago, and lets the
@@ -267,8 +267,7 @@ func (h *History) page(ctx context.Context, filter eventlog.Filter, after, upTo 
 	if filter.Run != "" {
 		c.add("e.run = ?", clean(filter.Run))
 	}
-	rows, err := h.read.QueryContext(ctx, "SELECT e.position, e.root, e.run, e.n, e.data FROM events e JOIN trees t ON t.root = e.root "+
-		c.String()+" ORDER BY e.position LIMIT ?", append(c.args, pageEvents)...)
+	rows, err := h.read.QueryContext(ctx, pageQuery(c), append(c.args, pageEvents)...)
 	if err != nil {
 		return nil, err
 	}
@@ -281,4 +280,8 @@ func (h *History) page(ctx context.Context, filter eventlog.Filter, after, upTo 
 		list = append(list, e)
 	}
 	return list, rows.Err()
+}
+
+func pageQuery(c *conditions) string {
+	return "SELECT e.position, e.root, e.run, e.n, e.data FROM events e JOIN trees t ON t.root = e.root " + c.String() + " ORDER BY e.position LIMIT ?"
 }

@@ -229,14 +229,14 @@ func TestPartOfAChunkIsNotArchived(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := logged(t, w.log, eventlog.Filter{})
-	if err := w.h.Add(soon(t), all[:2]); err != nil {
+	if err := w.h.add(soon(t), all[:2]); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := w.h.Archive(soon(t), w.log, forgetNothing, 0); n != 0 || err != nil {
 		t.Fatalf("archived %d trees: %v", n, err)
 	}
 	sameEvents(t, logged(t, w.log, eventlog.Filter{}), all)
-	if err := w.h.Add(soon(t), all); err != nil {
+	if err := w.h.add(soon(t), all); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := w.h.Archive(soon(t), w.log, forgetNothing, 0); n != 1 || err != nil {
@@ -270,7 +270,7 @@ func TestATreeWithAGapStaysInTheStream(t *testing.T) {
 				events = append(events, eventlog.Event{Position: eventlog.Position(10*i + n + 1), Root: string(root), Run: string(root), N: uint64(n), Data: data})
 			}
 		}
-		if err := h.Add(soon(t), events); err != nil {
+		if err := h.add(soon(t), events); err != nil {
 			t.Fatal(err)
 		}
 		n, err := h.Archive(soon(t), noLog{}, func(context.Context, nestor.ID, []nestor.ID) error { return errors.New("forgot") }, 0)
@@ -357,7 +357,7 @@ func TestPagesOfEventsAreJoined(t *testing.T) {
 		}
 		all = append(all, eventlog.Event{Position: eventlog.Position(i + 1), Root: string(root), Run: string(root), N: uint64(i), Data: data})
 	}
-	if err := w.h.Add(soon(t), all); err != nil {
+	if err := w.h.add(soon(t), all); err != nil {
 		t.Fatal(err)
 	}
 	read := func(after, upTo eventlog.Position) (list []eventlog.Event) {

@@ -65,7 +65,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	var err error
 	n := 0
 	for ; n < len(events) && err == nil; n += 100 {
-		err = h.Add(soon(t), events[n:n+100])
+		err = h.add(soon(t), events[n:n+100])
 	}
 	if err == nil {
 		t.Fatal("the disk did not fill up")
@@ -91,7 +91,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Add(soon(t), events[:n+500]); err != nil {
+	if err := h.add(soon(t), events[:n+500]); err != nil {
 		t.Fatal(err)
 	}
 	got, _ = stored(t, h)

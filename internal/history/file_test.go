@@ -37,7 +37,7 @@ func filled(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Add(soon(t), some(t, 1, 500, 300)); err != nil {
+	if err := h.add(soon(t), some(t, 1, 500, 300)); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Close(); err != nil {
@@ -153,7 +153,7 @@ func TestADamagedFileIsRefusedOrMovedAside(t *testing.T) {
 			if at, err := h.Projected(soon(t)); at != 0 || err != nil {
 				t.Errorf("projected up to %d: %v", at, err)
 			}
-			if err := h.Add(soon(t), some(t, 1, 3, 10)); err != nil {
+			if err := h.add(soon(t), some(t, 1, 3, 10)); err != nil {
 				t.Error(err)
 			}
 		})

@@ -35,10 +35,11 @@ func (h *History) Project(ctx context.Context, log *eventlog.Log) error {
 }
 
 func (h *History) project(ctx context.Context, log *eventlog.Log) error {
-	after, err := h.Projected(ctx)
+	n, err := getNumber(ctx, h.read, metaProjected)
 	if err != nil {
 		return err
 	}
+	after := eventlog.Position(n)
 	if err := h.sameLog(ctx, log, after); err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func (h *History) project(ctx context.Context, log *eventlog.Log) error {
 		if len(batch) == 0 {
 			return failure
 		}
-		if err := h.Add(ctx, batch); err != nil {
+		if err := h.add(ctx, batch); err != nil {
 			return err
 		}
 	}
@@ -128,13 +129,16 @@ func collect(events <-chan eventlog.Event) (batch []eventlog.Event) {
 // had.
 func (h *History) Projected(ctx context.Context) (eventlog.Position, error) {
 	n, err := getNumber(ctx, h.read, metaProjected)
-	return eventlog.Position(n), err
+	if err != nil {
+		return 0, fmt.Errorf("reading %w", h.explain(err))
+	}
+	return eventlog.Position(n), nil
 }
 
-// Add writes events of the log, which are in order and all that there were
+// add writes events of the log, which are in order and all that there were
 // behind the last that was written. Those that are here already are passed
 // over.
-func (h *History) Add(ctx context.Context, events []eventlog.Event) error {
+func (h *History) add(ctx context.Context, events []eventlog.Event) error {
 	return h.change(ctx, func(tx *sql.Tx) error {
 		projected, err := getNumber(ctx, tx, metaProjected)
 		if err != nil {

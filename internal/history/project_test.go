@@ -101,7 +101,7 @@ func TestEventsThatComeTwiceAreWrittenOnce(t *testing.T) {
 	w.append(t, events...)
 	all := logged(t, w.log, eventlog.Filter{})
 	for _, part := range [][]eventlog.Event{all[:4], all[:6], all, all, all[2:5]} {
-		if err := w.h.Add(soon(t), part); err != nil {
+		if err := w.h.add(soon(t), part); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -125,7 +125,7 @@ func TestForeignEventsAreKeptAndHarmNothing(t *testing.T) {
 	} {
 		events = append(events, eventlog.Event{Position: eventlog.Position(i + 1), Root: "root", Run: "run", N: uint64(i), Data: []byte(data)})
 	}
-	if err := h.Add(soon(t), events); err != nil {
+	if err := h.add(soon(t), events); err != nil {
 		t.Fatal(err)
 	}
 	got, runs := stored(t, h)
@@ -137,7 +137,7 @@ func TestForeignEventsAreKeptAndHarmNothing(t *testing.T) {
 
 func TestAHistoryOfAnotherLogIsRefused(t *testing.T) {
 	w := newWorld(t, t.TempDir())
-	if err := w.h.Add(soon(t), []eventlog.Event{{Position: 1 << 30, Root: "a", Run: "a", Data: []byte(`{}`)}}); err != nil {
+	if err := w.h.add(soon(t), []eventlog.Event{{Position: 1 << 30, Root: "a", Run: "a", Data: []byte(`{}`)}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.h.Project(soon(t), w.log); err == nil || !bytes.Contains([]byte(err.Error()), []byte("another log")) {

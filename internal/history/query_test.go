@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,7 +34,7 @@ func recorded(t testing.TB, h *History, events ...nestor.Event) {
 		list = append(list, eventlog.Event{Position: at + 1 + eventlog.Position(i), Root: string(e.Head().Root), Run: string(run), N: n[run], Data: data})
 		n[run]++
 	}
-	if err := h.Add(soon(t), list); err != nil {
+	if err := h.add(soon(t), list); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -189,6 +190,41 @@ func TestSearchFindsWords(t *testing.T) {
 	}
 }
 
+// What is asked for often is found by an index, however much there is.
+func TestQueriesUseTheirIndex(t *testing.T) {
+	h := mustOpen(t, filepath.Join(t.TempDir(), "history.db"))
+	for _, test := range []struct{ query, index string }{
+		{getRuns + "WHERE runs.first < 9 ORDER BY runs.first DESC LIMIT 5", "sqlite_autoindex_runs_2"},
+		{getRuns + "WHERE runs.agent = 'a' AND runs.first < 9 ORDER BY runs.first DESC LIMIT 5", "runs_agent"},
+		{getRuns + "WHERE runs.state = 'a' ORDER BY runs.first DESC LIMIT 5", "runs_state"},
+		{getRuns + "WHERE runs.parent = '' ORDER BY runs.first DESC LIMIT 5", "runs_parent"},
+		{getRuns + "WHERE runs.root = 'a' ORDER BY runs.first", "runs_root"},
+		{pageQuery(&conditions{list: []string{"e.position > 1 AND e.position <= 9 AND e.position <= t.archived", "e.root = 'a'"}}), "events_root"},
+		{pageQuery(&conditions{list: []string{"e.position > 1 AND e.position <= 9 AND e.position <= t.archived", "e.root = 'a'", "e.run = 'a'"}}), "events_run"},
+		{pageQuery(&conditions{list: []string{"e.position > 1 AND e.position <= 9 AND e.position <= t.archived"}}), "INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},
+	} {
+		rows, err := h.read.QueryContext(soon(t), "EXPLAIN QUERY PLAN "+test.query, slices.Repeat([]any{pageEvents}, strings.Count(test.query, "?"))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plan strings.Builder
+		for rows.Next() {
+			var id, parent, unused int
+			var detail string
+			if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintln(&plan, detail)
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got := plan.String(); !strings.Contains(got, test.index) || strings.Contains(got, "TEMP B-TREE") {
+			t.Errorf("%s\n%s", test.query, got)
+		}
+	}
+}
+
 func FuzzSearch(f *testing.F) {
 	h := mustOpen(f, filepath.Join(f.TempDir(), "history.db"))
 	_, _, events := small(true)
@@ -261,6 +297,38 @@ func TestReadersAndTheWriterDoNotWaitForEachOther(t *testing.T) {
 	if s, err := w.h.Stats(soon(t), Query{}); err != nil || s.Runs != 60 {
 		t.Errorf("%d runs: %v", s.Runs, err)
 	}
+}
+
+// BenchmarkAdd writes batches as Project does: 1,000 events of about 300 bytes of
+// ten runs, every tenth with a text that is searched.
+func BenchmarkAdd(b *testing.B) {
+	h := mustOpen(b, filepath.Join(b.TempDir(), "history.db"))
+	var runs []nestor.ID
+	for range 10 {
+		runs = append(runs, newID())
+	}
+	text := strings.Repeat("words ", 30)
+	n := 0
+	for b.Loop() {
+		events := make([]eventlog.Event, batchEvents)
+		for i := range events {
+			run := runs[i%10]
+			var event nestor.Event = &nestor.ExecutionProgress{Header: head(run, run, 0, n), Activity: text}
+			if i%10 == n%10 {
+				event = &nestor.AgentComplete{Header: head(run, run, 0, n), Content: text}
+			}
+			data, err := nestor.EncodeEvent(event)
+			if err != nil {
+				b.Fatal(err)
+			}
+			events[i] = eventlog.Event{Position: eventlog.Position(n*batchEvents + i + 1), Root: string(run), Run: string(run), N: uint64(n*batchEvents/10 + i/10), Data: data}
+		}
+		n++
+		if err := h.add(b.Context(), events); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(n*batchEvents)/b.Elapsed().Seconds(), "events/s")
 }
 
 // BenchmarkRuns lists a page from the beginning, the middle and the end of
