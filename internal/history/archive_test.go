@@ -101,7 +101,8 @@ func TestATreeWithARunThatGoesOnIsNotArchived(t *testing.T) {
 	}
 }
 
-// crash ends an archiving after each of its steps; the next one finishes it.
+// An archiving that a crash ends after one of its steps is finished by the next,
+// and who reads the log meanwhile misses nothing.
 func TestArchivingCutOffAfterEachStep(t *testing.T) {
 	steps := []struct {
 		name string

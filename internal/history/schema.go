@@ -11,13 +11,12 @@ import (
 // schema has, for each version of the file, the statements that lead to it from
 // the one before. Lines are added, never changed.
 //
-// It is SQL that Postgres has too, but for BLOB (BYTEA there), DOUBLE, and
-// the table of texts, which search.go alone uses. Times are microseconds since
-// 1970 in UTC, zero for none; nothing is ordered by them.
+// It is SQL that Postgres has too, but for BLOB (BYTEA there), the INTEGER of
+// events.position (BIGINT there; here it makes the position the row's own
+// number), and the table of texts, which search.go alone uses. Times are
+// microseconds since 1970 in UTC, zero for none; nothing is ordered by them.
 var schema = [][]string{
 	{
-		// What has one value: see the constants below. Made before all else.
-
 		`CREATE TABLE trees (
 			root TEXT PRIMARY KEY,
 			last BIGINT NOT NULL,               -- position of its last event
