@@ -137,6 +137,16 @@ var architecture = rules{
 				"github.com/nats-io/nats.go": "the stream, and what is live only",
 			},
 		},
+		"internal/history": {
+			why:  "all SQL is here, and what it is projected from is the log",
+			ours: []string{".", "internal/eventlog"},
+			outside: allow{
+				"os":                 "its file",
+				"syscall":            "how the operating system says that a disk is full or cannot be written",
+				"database/sql":       "",
+				"modernc.org/sqlite": "one file, no server, no cgo; chosen by BenchmarkDrivers",
+			},
+		},
 		"internal/plan": {
 			why:  "what happens next follows from a run, an input and the time, and from nothing else",
 			ours: []string{"."},
@@ -206,6 +216,7 @@ var architecture = rules{
 		},
 	},
 	tests: allow{
+		"github.com/ncruces/go-sqlite3":              "the other driver, which BenchmarkDrivers measures",
 		"pgregory.net/rapid":                         "properties of whole trees, shrunk to the smallest that breaks",
 		"github.com/rogpeppe/go-internal/testscript": "our command line, one script per behaviour",
 		"go.uber.org/goleak":                         "no goroutine is left behind",
