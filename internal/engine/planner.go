@@ -127,14 +127,28 @@ func (e *Engine) told(ctx context.Context, msg *nats.Msg) error {
 	if err != nil {
 		return err // of a newer version, which may have a process here
 	}
-	if watch, ok := in.(plan.Watch); ok && e.opts.Ended != nil {
-		if en, err := e.load(ctx, id); err == nil && en.revision == 0 {
-			if state, ended := e.opts.Ended(ctx, id); ended {
-				return e.done(ctx, watch.By, plan.RunEnded{Run: id, Status: state})
-			}
+	if ended, state := e.forgotten(ctx, id, in); ended {
+		if watch, ok := in.(plan.Watch); ok {
+			return e.done(ctx, watch.By, plan.RunEnded{Run: id, Status: state})
 		}
+		return nil // a submit that comes late must not make it again
 	}
 	return e.done(ctx, id, in)
+}
+
+// forgotten tells whether in, which would begin the document of a run, is for one
+// that has ended and is not in the broker any more.
+func (e *Engine) forgotten(ctx context.Context, id nestor.ID, in plan.Input) (bool, nestor.State) {
+	switch in.(type) {
+	case plan.Watch, plan.Submit:
+	default:
+		return false, ""
+	}
+	if e.opts.Ended == nil || e.recall(id) != nil {
+		return false, ""
+	}
+	state, ended := e.opts.Ended(ctx, id)
+	return ended, state
 }
 
 // done gives a run what was delivered, and returns when all that follows from it

@@ -27,8 +27,8 @@
 // syncing files included, which is what an archive is trusted to.
 // github.com/ncruces/go-sqlite3, with an implementation of its own there, writes
 // faster and opens slower; docs/benchmarks.md has the figures and
-// BenchmarkDrivers measures them again. The log gives less than either can
-// write.
+// BenchmarkDrivers measures them again. A burst that the log takes in chunks is
+// faster than either can write: the projection then lags, and catches up.
 package history
 
 import (
