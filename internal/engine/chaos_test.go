@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,8 +37,8 @@ func seed(t *testing.T) *rand.Rand {
 
 const (
 	chaosRoots = 3
-	endurance  = 60 * time.Second
-	chaosTasks = 40 // children of each root, with dependencies; some have children too
+	endurance  = 3 * time.Minute // of one round
+	chaosTasks = 40              // children of each root, with dependencies; some have children too
 )
 
 // wreck is a task in the chaos: what it does depends on its name alone, so that
@@ -97,17 +98,17 @@ func wreck(ctx context.Context, x *engine.Execution) nestor.Result {
 
 // endure submits trees through client, answers their questions, and returns them
 // when they have ended.
-func endure(t *testing.T, client *node) (roots []nestor.ID) {
+func endure(t *testing.T, client *node, round int) (roots []nestor.ID) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), endurance)
 	defer stop()
 	for i := range chaosRoots {
-		key := fmt.Sprint(t.Name(), i)
+		key := fmt.Sprint(t.Name(), round, i)
 		limits := nestor.Limits{
 			Depth: 4, Children: 100, Descendants: 1000, Resumes: 10_000, Backoff: 20 * time.Millisecond, Timeout: time.Hour, BudgetUSD: 1000,
 		}
 		for {
-			id, err := client.Submit(ctx, engine.Submission{Key: key, Task: nestor.Task{Input: fmt.Sprint("root", i), Limits: limits}})
+			id, err := client.Submit(ctx, engine.Submission{Key: key, Task: nestor.Task{Input: fmt.Sprint("root", round, ".", i), Limits: limits}})
 			if err == nil {
 				roots = append(roots, id)
 				break
@@ -248,34 +249,46 @@ func follow(t *testing.T, client *node) (done <-chan struct{}) {
 	return finished
 }
 
+// reap has kill called again and again, with some time in between, until the
+// function that it returns is called; that one tells how often it was.
+func reap(chance *rand.Rand, shortest, longest time.Duration, kill func()) (so func() int, end func() int) {
+	var n atomic.Int32
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(shortest + time.Duration(chance.Int64N(int64(longest-shortest)))):
+			}
+			kill()
+			n.Add(1)
+		}
+	}()
+	return func() int { return int(n.Load()) }, func() int { close(done); <-ended; return int(n.Load()) }
+}
+
+// suffer runs trees until enough has been killed, and checks each.
+func suffer(t *testing.T, client *node, killed func() int, enough int) {
+	followed := follow(t, client)
+	for round := 0; round == 0 || killed() < enough; round++ {
+		settled(t, client, endure(t, client, round))
+		if round == 0 {
+			<-followed
+		}
+	}
+}
+
 // A daemon that is killed again and again gets its trees to their end.
 func TestChaosEmbedded(t *testing.T) {
-	chance := seed(t)
 	port := freePorts(t, 1)[0]
 	d := start(t, "daemon", "DIR="+t.TempDir(), "PORT="+strconv.Itoa(port), "CHAOS=1")
 	d.expect("ready")
 	client := open(t, dial(t, url(port)), engine.Options{}, 0, nil)
-	done := make(chan struct{})
-	killed := make(chan int)
-	go func() {
-		n := 0
-		defer func() { killed <- n }()
-		for range kills(15, 200) {
-			select {
-			case <-done:
-				return
-			case <-time.After(time.Duration(60+chance.IntN(500)) * time.Millisecond):
-			}
-			d.restart()
-			n++
-		}
-	}()
-	followed := follow(t, client)
-	roots := endure(t, client)
-	close(done)
-	t.Logf("%d kills", <-killed)
-	settled(t, client, roots)
-	<-followed
+	killed, end := reap(seed(t), 60*time.Millisecond, 560*time.Millisecond, d.restart)
+	suffer(t, client, killed, kills(15, 200))
+	t.Logf("%d kills", end())
 }
 
 // Servers and workers of a cluster that are killed at random, each in its turn:
@@ -288,33 +301,13 @@ func TestChaosCluster(t *testing.T) {
 		all = append(all, start(t, "worker", "URLS="+strings.Join(s.urls, ","), "NAME=w"+strconv.Itoa(i), "CHAOS=1"))
 	}
 	client := open(t, s.connect(t), short, 0, nil)
-	done := make(chan struct{})
-	killed := make(chan int)
-	go func() {
-		n := 0
-		defer func() { killed <- n }()
-		for range kills(4, 60) {
-			select {
-			case <-done:
-				return
-			case <-time.After(time.Duration(300+chance.IntN(1500)) * time.Millisecond):
-			}
-			victim := all[chance.IntN(len(all))]
-			victim.restart()
-			n++
-			// The next one dies when a majority is back: two servers of three that
-			// are away at once are not what is promised to be survived without a stop.
-			select {
-			case <-done:
-				return
-			case <-victim.ready():
-			}
-		}
-	}()
-	followed := follow(t, client)
-	roots := endure(t, client)
-	close(done)
-	t.Logf("%d kills", <-killed)
-	settled(t, client, roots)
-	<-followed
+	killed, end := reap(chance, 300*time.Millisecond, 1800*time.Millisecond, func() {
+		victim := all[chance.IntN(len(all))]
+		victim.restart()
+		// The next one dies when this one is back: two servers of three that are
+		// away at once are not what is promised to be survived without a stop.
+		<-victim.ready()
+	})
+	suffer(t, client, killed, kills(3, 60))
+	t.Logf("%d kills", end())
 }
