@@ -94,6 +94,7 @@ type verdict struct {
 	input     json.RawMessage // what the tool is given
 	message   string          // why not, for the model
 	by        string          // who says no: hook, rule, mode, other
+	known     bool            // the host said no itself, and need not be told
 	interrupt bool            // the turn is to end
 	stop      bool            // a hook ends the turn
 	why       string          // of stop
@@ -216,9 +217,9 @@ func (s *session) askHooks(ctx context.Context, q *asked) (v verdict, said claud
 	v.contexts, v.stop, v.why = h.contexts, h.stop, h.why
 	switch {
 	case h.block:
-		v.by, v.message = "hook", fmt.Sprintf("PreToolUse:%s hook error: %s", q.Name, h.reason)
+		v.by, v.message, v.known = "hook", fmt.Sprintf("PreToolUse:%s hook error: %s", q.Name, h.reason), true
 	case said == claude.HookDeny:
-		v.by, v.message = "hook", fmt.Sprintf("PreToolUse:%s hook error: %s", q.Name, or(reason, "the call was denied"))
+		v.by, v.message, v.known = "hook", fmt.Sprintf("PreToolUse:%s hook error: %s", q.Name, or(reason, "the call was denied")), true
 	case said == claude.HookDefer:
 		v.by, v.message = "hook", "The call was put off by a hook, which this session cannot do: it was not run."
 	case input != nil && !isObject(input):
@@ -246,6 +247,7 @@ func (s *session) askHost(ctx context.Context, q *asked, v verdict, why string) 
 		decision = claude.Deny{Message: h.reason}
 	}
 	var err error
+	asked := decision != nil || s.set.CanUseTool != nil
 	if _, open := decision.(claude.Elsewhere); decision == nil || open {
 		switch s.set.CanUseTool {
 		case nil:
@@ -256,7 +258,7 @@ func (s *session) askHost(ctx context.Context, q *asked, v verdict, why string) 
 			decision = value(decision)
 		}
 	}
-	v.by = "other"
+	v.by, v.known = "other", v.known || asked
 	switch d := decision.(type) {
 	case claude.Allow:
 		if d.Input != nil && !isObject(d.Input) {
@@ -278,7 +280,7 @@ func (s *session) askHost(ctx context.Context, q *asked, v verdict, why string) 
 	default:
 		v.message = "Nobody decided about the call: it was not run."
 		if err != nil {
-			v.message = "Asking for permission failed, so the call was not run: " + err.Error()
+			v.message = "Tool permission request failed: Error: " + err.Error()
 		}
 	}
 	return v

@@ -301,10 +301,14 @@ func (s *Set) taskStopTool() Tool {
 			return Result{}, tell("Task %s is not running (status: completed)", id)
 		}
 		task.stop("stopped")
-		return Result{
-			Text: fmt.Sprintf("Successfully stopped task: %s (%s)", id, clip(task.command, 200)),
-			Data: map[string]any{"task_id": id, "command": task.command},
-		}, nil
+		stopped := struct { // the CLI has the model read this; seen in 2.1.325
+			Message string `json:"message"`
+			ID      string `json:"task_id"`
+			Type    string `json:"task_type"`
+			Command string `json:"command"`
+		}{fmt.Sprintf("Successfully stopped task: %s (%s)", id, clip(task.command, 200)), id, "local_bash", clip(task.command, 1000)}
+		text, err := json.Marshal(stopped)
+		return Result{Text: string(text), Data: stopped}, err
 	}
 	return t
 }
