@@ -80,7 +80,7 @@ func (s *Set) bash(ctx context.Context, in bashInput) (Result, error) {
 		return Result{}, err
 	}
 	f.Close()
-	defer s.spool.root.Remove(filepath.Base(where))
+	defer os.Remove(where)
 	t, err := s.start(in.Command, where)
 	if err != nil {
 		return Result{}, err
@@ -93,7 +93,7 @@ func (s *Set) bash(ctx context.Context, in bashInput) (Result, error) {
 		return Result{}, err
 	}
 	note := ""
-	if !timedOut && !s.moveTo(filepath.Base(where)) {
+	if !timedOut && !s.moveTo(where) {
 		note = "Shell cwd was reset to " + s.workingDir()
 	}
 	s.forget(t)
@@ -126,7 +126,11 @@ func join(parts ...string) string {
 // in the spool says, and tells whether it is still in one of the folders. If
 // not, the next command starts where the agent works.
 func (s *Set) moveTo(file string) bool {
-	f, _, err := s.openIn(s.spool.root, file, file)
+	spool, err := s.spoolFolder()
+	if err != nil {
+		return true
+	}
+	f, _, err := s.open(place{path: file, in: spool, rel: filepath.Base(file)})
 	if err != nil {
 		return true
 	}

@@ -134,7 +134,9 @@ func (s *Servers) Close() error {
 		work.Go(func() { errs[i] = sv.close() })
 	}
 	work.Wait()
-	killMarked(markVariable + "=" + s.mark)
+	if slices.ContainsFunc(s.list, func(sv *server) bool { return sv.config.Command != "" }) {
+		killMarked(markVariable + "=" + s.mark)
+	}
 	return errors.Join(errs...)
 }
 
