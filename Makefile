@@ -49,6 +49,11 @@ bench-warm: tools ## The first text from a warm CLI against a cold one
 	go build -o bin/bench-warm ./tools/bench-warm
 	bin/bench-warm
 
+.PHONY: bench-api
+bench-api: tools ## Agents of our own loop against the CLI: first text, and thousands at once
+	go build -o bin/bench-api ./tools/bench-api
+	bin/bench-api
+
 tools/bench-sdk/node_modules/.stamp: tools/bench-sdk/package-lock.json
 	cd tools/bench-sdk && npm ci --ignore-scripts --omit=optional --prefer-offline --no-audit --no-fund --no-update-notifier --loglevel=error
 	@touch $@
