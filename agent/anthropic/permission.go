@@ -112,7 +112,7 @@ type asked struct {
 func (q *asked) look() (err error) {
 	q.access = tools.Access{}
 	if q.tool.Access != nil {
-		q.access, err = q.tool.Access(q.Input)
+		q.access, err = accessOf(q.tool, q.Input)
 	}
 	if err == nil && q.access.Input != nil {
 		q.Input = q.access.Input
@@ -121,6 +121,17 @@ func (q *asked) look() (err error) {
 		err = fmt.Errorf("the input of %s is not a JSON object that can be read", q.Name)
 	}
 	return err
+}
+
+// accessOf asks a tool what a call would touch. Its panic is an error of the
+// call.
+func accessOf(tool tools.Tool, input json.RawMessage) (a tools.Access, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			a, err = tools.Access{}, fmt.Errorf("%s broke: %v", tool.Name, p)
+		}
+	}()
+	return tool.Access(input)
 }
 
 // judge decides about a call, in the CLI's order: hooks, rules that deny, rules

@@ -411,6 +411,10 @@ func turnScenarios() []scenario {
 		config: prompted(claude.UserPromptSubmitOutput{HookOutput: claude.HookOutput{Block: true, Reason: "not now"}}),
 		script: `[{turns: [{text: done}]}]`,
 	}, {
+		name:   "a hook blocks the prompt and hides it",
+		config: prompted(claude.UserPromptSubmitOutput{HookOutput: claude.HookOutput{Block: true, Reason: "not now"}, SuppressPrompt: true}),
+		script: `[{turns: [{text: done}]}]`,
+	}, {
 		name:   "a hook stops the prompt",
 		config: prompted(claude.UserPromptSubmitOutput{HookOutput: claude.HookOutput{Stop: true, StopReason: "not now"}}),
 		script: `[{turns: [{text: done}]}]`,

@@ -223,8 +223,10 @@ func (t *turn) begin(ctx context.Context, prompt string) (*ending, error) {
 // submit records what the user said, unless a hook keeps it back: then it
 // returns why.
 func (t *turn) submit(ctx context.Context, prompt, id string, contexts []string) (blocked string, err error) {
-	h := t.s.hookPrompt(ctx, prompt)
+	h, hide := t.s.hookPrompt(ctx, prompt)
 	switch {
+	case h.block && hide:
+		return "UserPromptSubmit operation blocked by hook:\n" + h.reason, nil
 	case h.block:
 		return "UserPromptSubmit operation blocked by hook:\n" + h.reason + "\n\nOriginal prompt: " + prompt, nil
 	case h.stop:
