@@ -106,6 +106,9 @@ func compareCrowds(ctx context.Context) error {
 			return err
 		}
 		each := func(s state) string {
+			if s.Heap < 0 { // the process has more to say than its agents
+				return "–"
+			}
 			return fmt.Sprintf("%.1f KB (%.1f)", float64(s.Heap)/float64(crowd)/1e3, float64(s.Resident)/float64(crowd)/1e3)
 		}
 		fmt.Printf("| %d | %.1f s, %.0f/s | %.1f s, %.0f/s | %d | %s | %s | %s | %d, %d | %d, %d |\n", f.Agents, f.Took.Seconds(), float64(f.Agents)/f.Took.Seconds(),
