@@ -246,6 +246,13 @@ func decisionScenarios() []scenario {
 	askedOf := func(f func(*claude.PermissionRequest) (claude.Decision, error)) agent.Config {
 		return agent.Config{PermissionMode: "default", CanUseTool: func(_ context.Context, r *claude.PermissionRequest) (claude.Decision, error) { return f(r) }}
 	}
+	after := func(o claude.PostToolUseOutput) agent.Config {
+		return allowing(func(c *agent.Config) {
+			c.Hooks.PostToolUse = []claude.Hook[claude.PostToolUseInput, claude.PostToolUseOutput]{{
+				Func: func(context.Context, *claude.PostToolUseInput) (*claude.PostToolUseOutput, error) { return &o, nil },
+			}}
+		})
+	}
 	return []scenario{{
 		name: "mode default denies what nobody allows",
 		differs: []difference{
@@ -368,6 +375,25 @@ file: a.txt -rw-r--r-- "hello\n"`, `num_turns=2`},
 		}),
 		script: calls(write),
 		told:   []string{"PostToolUse:Write hook additional context: seen by the hook"},
+	}, {
+		name:   "a hook objects to a result",
+		config: after(claude.PostToolUseOutput{HookOutput: claude.HookOutput{Block: true, Reason: "no such style"}}),
+		script: calls(write),
+		told:   []string{"no such style"},
+	}, {
+		name:    "a hook stops the turn after a call",
+		differs: []difference{{`result: ""`, `result: "that is enough"`}},
+		config:  after(claude.PostToolUseOutput{HookOutput: claude.HookOutput{Stop: true, StopReason: "that is enough"}}),
+		script:  calls(write),
+	}, {
+		name: "a hook has a call asked about",
+		config: agent.Config{
+			PermissionMode: "bypassPermissions", CanUseTool: decided(claude.Deny{Message: "not that"}),
+			Hooks: preToolUse(func(*claude.PreToolUseInput) *claude.PreToolUseOutput {
+				return &claude.PreToolUseOutput{Permission: claude.HookAsk}
+			}),
+		},
+		script: calls(write),
 	}}
 }
 
@@ -401,6 +427,14 @@ func turnScenarios() []scenario {
 		}),
 		script: `[{when: {user: ^go$}, turns: [{text: one}]}, {turns: [{text: two}, {text: three}]}]`,
 		told:   []string{"check again"},
+	}, {
+		name: "a stop hook stops",
+		config: allowing(func(c *agent.Config) {
+			c.Hooks = stops(func(*claude.StopInput) *claude.ContextOutput {
+				return &claude.ContextOutput{HookOutput: claude.HookOutput{Stop: true, StopReason: "that is enough"}}
+			})
+		}),
+		script: `[{turns: [{text: one}]}]`,
 	}, {
 		name:   "a hook adds to the prompt",
 		config: prompted(claude.UserPromptSubmitOutput{Context: "the moon is full"}),
