@@ -55,6 +55,11 @@ bench-engine: ## The durable core against the bare broker, in one run
 	go build -o bin/bench-engine ./tools/bench-engine
 	bin/bench-engine
 
+.PHONY: bench-api
+bench-api: tools ## Agents of our own loop against the CLI: first text, and thousands at once
+	go build -o bin/bench-api ./tools/bench-api
+	bin/bench-api
+
 tools/bench-sdk/node_modules/.stamp: tools/bench-sdk/package-lock.json
 	cd tools/bench-sdk && npm ci --ignore-scripts --omit=optional --prefer-offline --no-audit --no-fund --no-update-notifier --loglevel=error
 	@touch $@

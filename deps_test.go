@@ -209,6 +209,17 @@ var architecture = rules{
 				"os/signal": "Ctrl-C",
 			},
 		},
+		"tools/bench-api": {
+			why:  "it compares the api provider with the CLI, and uses both as the daemon would",
+			ours: []string{"agent", "agent/anthropic", "claude", "claude/claudetest", "internal/pool", "scriptmodel"},
+			outside: allow{
+				"os":        "",
+				"os/exec":   "it runs itself in every role",
+				"os/signal": "Ctrl-C",
+				"net":       "it serves the scripted model",
+				"net/http":  "and holds its answers back",
+			},
+		},
 		"cmd/nestor": {
 			why:     "main is ten lines over internal/cli",
 			ours:    []string{"internal/cli"},

@@ -95,7 +95,33 @@ func guard(server *mcp.Server) {
 	server.AddReceivingMiddleware(safely)
 }
 
-// safely makes sessions of bridges survive what the MCP SDK (1.8.0) does not: a
+// ConnectServer connects a server in this process to transport, as its Connect
+// does, in a session that survives what its handlers do: a panic is an error of
+// the call, a result that is no JSON too, and the model reads why a call failed.
+// Sessions for the CLI are such sessions. Others of the server are left as they
+// are. The caller closes the session.
+func ConnectServer(ctx context.Context, server *mcp.Server, transport mcp.Transport) (*mcp.ServerSession, error) {
+	guard(server)
+	return server.Connect(ctx, guardedTransport{transport}, nil)
+}
+
+// guardedTransport makes sessions that safely takes for ours.
+type guardedTransport struct{ mcp.Transport }
+
+// Connect connects.
+func (t guardedTransport) Connect(ctx context.Context) (mcp.Connection, error) {
+	c, err := t.Transport.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return guardedConn{c}, nil
+}
+
+type guardedConn struct{ mcp.Connection }
+
+func (c guardedConn) SessionID() string { return sessionPrefix + c.Connection.SessionID() }
+
+// safely makes sessions of ours survive what the MCP SDK (1.8.0) does not: a
 // panic of a handler, which would end the host, and a result that is missing
 // or no JSON, which would leave the call without an answer. It also has the
 // model read why a tool failed: errors of a call are results that say so,

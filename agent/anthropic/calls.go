@@ -95,7 +95,7 @@ func (t *turn) runCalls(ctx context.Context, calls []call) (ended *outcome, err 
 		}
 	}
 	if len(contexts) > 0 {
-		err = t.note(reminder(strings.Join(contexts, "\n")))
+		err = t.hint(reminder(strings.Join(contexts, "\n")))
 	}
 	return ended, err
 }
@@ -120,10 +120,12 @@ func (t *turn) report(o *outcome) error {
 		t.denials = append(t.denials, fields{"tool_name": o.Name, "tool_use_id": o.ID, "tool_input": o.Input})
 		meta["non_execution_kind"] = "permission-rule"
 		meta["permission_decision"] = fields{"decision": "reject", "source": o.denied.by}
-		t.say(systemLine(t.s.id, "permission_denied", fields{
-			"tool_name": o.Name, "tool_use_id": o.ID, "message": text,
-			"decision_reason_type": o.denied.by, "decision_reason": o.denied.message,
-		}))
+		if !o.denied.known { // seen in 2.1.325
+			t.say(systemLine(t.s.id, "permission_denied", fields{
+				"tool_name": o.Name, "tool_use_id": o.ID, "message": text,
+				"decision_reason_type": o.denied.by, "decision_reason": o.denied.message,
+			}))
+		}
 	}
 	if o.interrupt {
 		text = rejected
@@ -172,7 +174,7 @@ func (s *session) make(ctx context.Context, c call, all map[string]tools.Tool) *
 	tool, ok := all[c.Name]
 	switch {
 	case !ok:
-		o.err = fmt.Errorf("there is no tool %q", c.Name)
+		o.err = said("Error: No such tool available: " + c.Name)
 		return o
 	case malformed(c.Input):
 		o.err = fmt.Errorf("the input of %s was not a JSON object: write it again", c.Name)

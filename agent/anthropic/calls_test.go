@@ -139,15 +139,16 @@ func TestFailingTools(t *testing.T) {
 	b := open(t, `
 rules:
   - turns:
-      - tools: [{name: Fall, input: {}}, {name: Write, input: {file_path: 7}}, {name: Bash, input: {command: "false"}}]
+      - tools: [{name: Fall, input: {}}, {name: Write, input: {file_path: 7}}, {name: Bash, input: {command: "false"}}, {name: Trip, input: {}}]
       - text: "{{range .ToolResults}}{{.}}|{{end}}"`)
 	var j journal
 	b.tools = []tools.Tool{
 		j.writer("Write"), j.bash(),
+		{Name: "Trip", Access: func(json.RawMessage) (tools.Access, error) { panic("oops") }},
 		{Name: "Fall", Run: func(context.Context, json.RawMessage) (tools.Result, error) { panic("ouch") }},
 	}
 	all := answerTo(t, b.create(agent.Config{PermissionMode: "bypassPermissions"}), "go")
-	if r := all.result(t); !strings.HasPrefix(r.Content, "Fall broke: ouch|json: cannot unmarshal number") || !strings.HasSuffix(r.Content, "|exit status 1|") {
+	if r := all.result(t); !strings.HasPrefix(r.Content, "Fall broke: ouch|json: cannot unmarshal number") || !strings.HasSuffix(r.Content, "|exit status 1|Trip broke: oops|") {
 		t.Errorf("the result is %q", r.Content)
 	}
 	for _, r := range all.of("tool_result") {

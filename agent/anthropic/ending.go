@@ -146,8 +146,11 @@ func (t *turn) resultLine(end *ending) json.RawMessage {
 		"type": "result", "subtype": end.subtype, "is_error": end.failed, "num_turns": t.turns,
 		"duration_ms": time.Since(t.began).Milliseconds(), "duration_api_ms": t.apiTime.Milliseconds(),
 		"usage": t.used.wire(), "modelUsage": s.conv.spent.wire(s.p.prices), "total_cost_usd": nil,
-		"permission_denials": t.denials, "terminal_reason": end.terminal, "stop_reason": nil,
+		"permission_denials": t.denials, "stop_reason": nil,
 		"queued_turn_count": 0, "result_index": s.conv.results, "user_message_uuid": s.prompt,
+	}
+	if end.terminal != "" {
+		f["terminal_reason"] = end.terminal
 	}
 	if t.denials == nil {
 		f["permission_denials"] = []fields{}

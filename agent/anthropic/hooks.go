@@ -79,10 +79,15 @@ func (s *session) hookEnd(ctx context.Context) {
 		claude.SessionEndInput{HookInput: s.about("SessionEnd"), Reason: "other"}, plain)
 }
 
-func (s *session) hookPrompt(ctx context.Context, text string) heard {
-	return hear(ctx, s, "UserPromptSubmit", "", "", s.set.Hooks.UserPromptSubmit,
+// hookPrompt also tells whether a prompt that is blocked is not to be shown.
+func (s *session) hookPrompt(ctx context.Context, text string) (h heard, hide bool) {
+	h = hear(ctx, s, "UserPromptSubmit", "", "", s.set.Hooks.UserPromptSubmit,
 		claude.UserPromptSubmitInput{HookInput: s.about("UserPromptSubmit"), Prompt: text, Source: "sdk"},
-		func(o *claude.UserPromptSubmitOutput) (claude.HookOutput, string) { return o.HookOutput, o.Context })
+		func(o *claude.UserPromptSubmitOutput) (claude.HookOutput, string) {
+			hide = hide || o.SuppressPrompt && !o.Async
+			return o.HookOutput, o.Context
+		})
+	return h, hide
 }
 
 func (s *session) hookStop(ctx context.Context, active bool) heard {

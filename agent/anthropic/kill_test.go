@@ -13,12 +13,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dfaf701a/nestor/agent"
 	"github.com/dfaf701a/nestor/agent/anthropic/tools"
+	"github.com/dfaf701a/nestor/claude"
 	"github.com/dfaf701a/nestor/scriptmodel"
 )
 
@@ -32,32 +34,27 @@ const (
 	killsOfEachLife = 3
 )
 
-// victim handles one message, and prints a line whenever something happens, so
-// that it can be killed there.
+// victim handles one message with the real tools, and prints a line whenever
+// something happens, so that it can be killed there.
 func victim(dir string) {
-	at := func(what string) { fmt.Println(what) }
-	put := tools.Tool{Name: "Put", Run: func(_ context.Context, input json.RawMessage) (tools.Result, error) {
-		var in named
-		if err := json.Unmarshal(input, &in); err != nil {
-			return tools.Result{}, err
-		}
-		at("before the change")
-		f, err := os.OpenFile(filepath.Join(dir, "work", in.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return tools.Result{}, err
-		}
-		defer f.Close()
-		_, err = fmt.Fprintln(f, "changed")
-		at("behind the change")
-		return tools.Result{Text: "put " + in.Name}, err
-	}}
 	p := New(Options{
-		BaseURL: os.Getenv(victimModel), APIKey: "key", Records: DirRecords(filepath.Join(dir, "records")),
-		Tools: func(agent.Config) []tools.Tool { return []tools.Tool{put} },
+		BaseURL: os.Getenv(victimModel), APIKey: "key",
+		Records: DirRecords(filepath.Join(dir, "records")), Spool: filepath.Join(dir, "spool"),
 	})
-	a, err := p.Create(context.Background(), agent.Config{
-		Name: "victim", Dir: dir, PermissionMode: "bypassPermissions", Resume: os.Getenv(victimSession),
-	})
+	c := agent.Config{
+		Name: "victim", Dir: filepath.Join(dir, "work"), PermissionMode: "bypassPermissions", Resume: os.Getenv(victimSession),
+		Hooks: preToolUse(func(*claude.PreToolUseInput) *claude.PreToolUseOutput {
+			fmt.Println("before the call")
+			return nil
+		}),
+	}
+	c.Hooks.PostToolUse = []claude.Hook[claude.PostToolUseInput, claude.PostToolUseOutput]{{
+		Func: func(context.Context, *claude.PostToolUseInput) (*claude.PostToolUseOutput, error) {
+			fmt.Println("behind the call")
+			return nil, nil
+		},
+	}}
+	a, err := p.Create(context.Background(), c)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -67,21 +64,29 @@ func victim(dir string) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		at(fmt.Sprint(m.Metadata["sdk_type"]))
+		fmt.Println(m.Metadata["sdk_type"])
 	}
 	os.Exit(0)
 }
 
-// An agent's process is killed at any moment, again and again, and the session
-// goes on from its records: what is on record as done is done, and not again;
-// what was interrupted is said to be so; the API takes the conversation.
+// An agent's process is killed at any moment, again and again, while it changes
+// files with Write, Edit and Bash, and the session goes on from its records: what
+// is on record as done is done, stays on record, and is not done again; what was
+// interrupted is said to be so; the API takes the conversation. NESTOR_SEED
+// repeats a run, as far as the moments go.
 func TestKilledAtAnyMoment(t *testing.T) {
 	lives := 5
 	if os.Getenv("NESTOR_SOAK") != "" {
 		lives = 50
 	}
 	seed := uint64(time.Now().UnixNano())
-	t.Logf("the seed is %d", seed)
+	if text := os.Getenv("NESTOR_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("NESTOR_SEED=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	kills := 0
 	for range lives {
@@ -99,13 +104,20 @@ func killAgainAndAgain(t *testing.T, random *rand.Rand) (kills int) {
 	if err := os.MkdirAll(filepath.Join(dir, "work"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	for _, c := range changes() {
+		if c.tool == "Edit" {
+			if err := os.WriteFile(filepath.Join(dir, "work", c.name), []byte("old\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	model := scriptmodel.Start(t, `rules: []`)
 	records := DirRecords(filepath.Join(dir, "records"))
 	session, done := "", map[string]bool{}
 	for life := 0; ; life++ {
 		line := -1 // let it live
 		if life < killsOfEachLife {
-			line = random.IntN(40)
+			line = random.IntN(90)
 		}
 		killed := runVictim(t, dir, model.URL, session, todo(done), line)
 		if killed {
@@ -118,21 +130,20 @@ func killAgainAndAgain(t *testing.T, random *rand.Rand) (kills int) {
 		if len(files) == 1 {
 			session = strings.TrimSuffix(filepath.Base(files[0]), ".jsonl")
 		}
+		before := done
 		done = onRecord(t, records, session)
-		for name := range done {
-			if n := changes(t, dir, name); n < 1 {
-				t.Errorf("%s is on record as changed, and was changed %d times", name, n)
+		for name := range before {
+			if !done[name] {
+				t.Errorf("the result of the change of %s was on record, and is lost", name)
+			}
+		}
+		for _, c := range changes() {
+			if err := c.made(dir, kills); err != nil && (done[c.name] || !killed) {
+				t.Errorf("%s of %s: on record %v: %v", c.tool, c.name, done[c.name], err)
 			}
 		}
 		if !killed {
 			break
-		}
-	}
-	for i := range killedFiles {
-		// One interruption may hide a change, so that it is made again.
-		name := fmt.Sprintf("f%d", i)
-		if n := changes(t, dir, name); !done[name] || n < 1 || n > 1+kills {
-			t.Errorf("%s was changed %d times", name, n)
 		}
 	}
 	for _, r := range model.Requests() {
@@ -144,21 +155,65 @@ func killAgainAndAgain(t *testing.T, random *rand.Rand) (kills int) {
 	return kills
 }
 
-// todo is a prompt that carries the script of a model which does what is not
-// done, two changes in each answer.
+// change is one of those that a victim makes.
+type change struct{ tool, name string }
+
+func changes() (list []change) {
+	for i := range killedFiles {
+		list = append(list, change{[]string{"Write", "Edit", "Bash"}[i%3], fmt.Sprintf("f%d", i)})
+	}
+	return list
+}
+
+// call is the change in a script.
+func (c change) call() string {
+	switch c.tool {
+	case "Write":
+		return use("Write", in{"file_path": c.name, "content": "written\n"})
+	case "Edit":
+		return use("Edit", in{"file_path": c.name, "old_string": "old", "new_string": "new"})
+	}
+	return use("Bash", in{"command": "echo changed >> " + c.name})
+}
+
+// made tells whether the change was made. What was interrupted may have been
+// made, and be made again.
+func (c change) made(dir string, kills int) error {
+	data, err := os.ReadFile(filepath.Join(dir, "work", c.name))
+	if err != nil {
+		return err
+	}
+	ok := string(data) == map[string]string{"Write": "written\n", "Edit": "new\n"}[c.tool]
+	if c.tool == "Bash" {
+		n := strings.Count(string(data), "changed\n")
+		ok = n >= 1 && n <= 1+kills && len(data) == n*len("changed\n")
+	}
+	if !ok {
+		return fmt.Errorf("the file is %q", data)
+	}
+	return nil
+}
+
+// todo is a prompt that carries the script of a model which looks at what is not
+// done, and does it, two changes in each answer.
 func todo(done map[string]bool) string {
+	var looks, left []string
+	for _, c := range changes() {
+		if done[c.name] {
+			continue
+		}
+		left = append(left, c.call())
+		if c.tool != "Bash" {
+			looks = append(looks, use("Read", in{"file_path": c.name}))
+		}
+	}
 	var b strings.Builder
 	b.WriteString("Do it.\n```script\n")
-	for i := range killedFiles / 2 {
-		var calls []string
-		for _, name := range []string{fmt.Sprintf("f%d", 2*i), fmt.Sprintf("f%d", 2*i+1)} {
-			if !done[name] {
-				calls = append(calls, "{name: Put, input: {name: "+name+"}}")
-			}
-		}
-		if calls != nil {
-			fmt.Fprintf(&b, "- tools: [%s]\n", strings.Join(calls, ", "))
-		}
+	if looks != nil {
+		fmt.Fprintf(&b, "- tools: [%s]\n", strings.Join(looks, ", "))
+	}
+	for two := range slices.Chunk(left, 2) {
+		fmt.Fprintf(&b, "- tools: [%s]\n", strings.Join(two, ", "))
 	}
 	b.WriteString("- text: done\n```\n")
 	return b.String()
@@ -215,25 +270,25 @@ func onRecord(t *testing.T, records Records, session string) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.done(func(_ string, input json.RawMessage) {
-		var in named
-		json.Unmarshal(input, &in)
-		if done[in.Name] {
-			t.Errorf("%s was changed again though its change was on record", in.Name)
+	c.done(func(tool string, input json.RawMessage) {
+		var in struct {
+			Path    string `json:"file_path"`
+			Command string `json:"command"`
 		}
-		done[in.Name] = true
+		json.Unmarshal(input, &in)
+		name := filepath.Base(in.Path)
+		switch tool {
+		case "Read":
+			return
+		case "Bash":
+			name = strings.TrimPrefix(in.Command, "echo changed >> ")
+		}
+		if done[name] {
+			t.Errorf("%s was changed again though its change was on record", name)
+		}
+		done[name] = true
 	})
 	return done
-}
-
-// changes counts how often a file was changed.
-func changes(t *testing.T, dir, name string) int {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, "work", name))
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
-	}
-	return bytes.Count(data, []byte("\n"))
 }
 
 // Whatever of a session's records is lost, doubled or out of order: what is left

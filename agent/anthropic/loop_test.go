@@ -118,7 +118,7 @@ func TestDecisionTable(t *testing.T) {
 			name:   "max_tokens again and again",
 			script: `rules: [{repeat: true, turns: [{text: "more", stop: max_tokens}]}]`,
 			types:  "assistant_text assistant_text assistant_text assistant_text assistant_text result", subtype: "error", reason: "api_error",
-			content: "API Error: the answer exceeded the maximum of 32000 output tokens 4 times", turns: 4, requests: 4,
+			content: "API Error: Claude's response exceeded the 32000 output token maximum.", turns: 4, requests: 4,
 		},
 		{
 			name:   "max_tokens behind a whole call",
@@ -162,7 +162,7 @@ func TestDecisionTable(t *testing.T) {
 		{
 			name:   "a tool that is not there",
 			script: `rules: [{turns: [{tools: [{name: Nope, input: {}}]}, {text: "{{.ToolResult}}"}]}]`,
-			types:  "tool_use tool_result assistant_text result", reason: "completed", content: `there is no tool "Nope"`, turns: 2, requests: 2,
+			types:  "tool_use tool_result assistant_text result", reason: "completed", content: "Error: No such tool available: Nope", turns: 2, requests: 2,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

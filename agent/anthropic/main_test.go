@@ -26,6 +26,10 @@ func TestMain(m *testing.M) {
 		victim(dir)
 		return
 	}
+	if os.Getenv(stdioVariable) != "" {
+		stdioServer()
+		return
+	}
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {

@@ -94,6 +94,7 @@ type verdict struct {
 	input     json.RawMessage // what the tool is given
 	message   string          // why not, for the model
 	by        string          // who says no: hook, rule, mode, other
+	known     bool            // the host said no itself, and need not be told
 	interrupt bool            // the turn is to end
 	stop      bool            // a hook ends the turn
 	why       string          // of stop
@@ -111,7 +112,7 @@ type asked struct {
 func (q *asked) look() (err error) {
 	q.access = tools.Access{}
 	if q.tool.Access != nil {
-		q.access, err = q.tool.Access(q.Input)
+		q.access, err = accessOf(q.tool, q.Input)
 	}
 	if err == nil && q.access.Input != nil {
 		q.Input = q.access.Input
@@ -120,6 +121,17 @@ func (q *asked) look() (err error) {
 		err = fmt.Errorf("the input of %s is not a JSON object that can be read", q.Name)
 	}
 	return err
+}
+
+// accessOf asks a tool what a call would touch. Its panic is an error of the
+// call.
+func accessOf(tool tools.Tool, input json.RawMessage) (a tools.Access, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			a, err = tools.Access{}, fmt.Errorf("%s broke: %v", tool.Name, p)
+		}
+	}()
+	return tool.Access(input)
 }
 
 // judge decides about a call, in the CLI's order: hooks, rules that deny, rules
@@ -216,9 +228,9 @@ func (s *session) askHooks(ctx context.Context, q *asked) (v verdict, said claud
 	v.contexts, v.stop, v.why = h.contexts, h.stop, h.why
 	switch {
 	case h.block:
-		v.by, v.message = "hook", fmt.Sprintf("PreToolUse:%s hook error: %s", q.Name, h.reason)
+		v.by, v.message, v.known = "hook", fmt.Sprintf("PreToolUse:%s hook error: %s", q.Name, h.reason), true
 	case said == claude.HookDeny:
-		v.by, v.message = "hook", fmt.Sprintf("PreToolUse:%s hook error: %s", q.Name, or(reason, "the call was denied"))
+		v.by, v.message, v.known = "hook", fmt.Sprintf("PreToolUse:%s hook error: %s", q.Name, or(reason, "the call was denied")), true
 	case said == claude.HookDefer:
 		v.by, v.message = "hook", "The call was put off by a hook, which this session cannot do: it was not run."
 	case input != nil && !isObject(input):
@@ -246,6 +258,7 @@ func (s *session) askHost(ctx context.Context, q *asked, v verdict, why string) 
 		decision = claude.Deny{Message: h.reason}
 	}
 	var err error
+	asked := decision != nil || s.set.CanUseTool != nil
 	if _, open := decision.(claude.Elsewhere); decision == nil || open {
 		switch s.set.CanUseTool {
 		case nil:
@@ -256,7 +269,7 @@ func (s *session) askHost(ctx context.Context, q *asked, v verdict, why string) 
 			decision = value(decision)
 		}
 	}
-	v.by = "other"
+	v.by, v.known = "other", v.known || asked
 	switch d := decision.(type) {
 	case claude.Allow:
 		if d.Input != nil && !isObject(d.Input) {
@@ -278,7 +291,7 @@ func (s *session) askHost(ctx context.Context, q *asked, v verdict, why string) 
 	default:
 		v.message = "Nobody decided about the call: it was not run."
 		if err != nil {
-			v.message = "Asking for permission failed, so the call was not run: " + err.Error()
+			v.message = "Tool permission request failed: Error: " + err.Error()
 		}
 	}
 	return v

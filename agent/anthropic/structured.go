@@ -43,10 +43,10 @@ func newSchema(raw json.RawMessage) (*schema, error) {
 func (s *schema) check(output json.RawMessage) error {
 	var value map[string]any
 	if err := json.Unmarshal(output, &value); err != nil {
-		return fmt.Errorf("the output does not match the required schema: %w", err)
+		return said("Output does not match required schema: " + err.Error())
 	}
 	if err := s.all.Validate(value); err != nil {
-		return fmt.Errorf("the output does not match the required schema: %w", err)
+		return said("Output does not match required schema: " + err.Error())
 	}
 	return nil
 }

@@ -103,6 +103,11 @@ func (t *turn) tell(l json.RawMessage) error {
 // note tells the model something that no person said.
 func (t *turn) note(text string) error {
 	t.turns++
+	return t.hint(text)
+}
+
+// hint is note for what does not count as a turn.
+func (t *turn) hint(text string) error {
 	return t.tell(userLine(t.s.id, []json.RawMessage{textBlock(text)}, fields{"isSynthetic": true}))
 }
 
@@ -203,13 +208,14 @@ func (t *turn) begin(ctx context.Context, prompt string) (*ending, error) {
 		contexts, s.source = h.contexts, ""
 	}
 	blocked, err := t.submit(ctx, prompt, s.prompt, contexts)
-	switch {
+	switch { // seen in 2.1.325: a prompt that never was is no turn, and has no terminal reason
 	case err != nil:
 		return nil, err
 	case ctx.Err() != nil:
 		return t.interrupted(claude.TerminalAbortedStreaming)
 	case blocked != "":
-		return &ending{subtype: claude.ResultSuccess, terminal: claude.TerminalHookStopped, text: blocked}, nil
+		t.turns = 0
+		return &ending{subtype: claude.ResultSuccess, text: blocked}, nil
 	}
 	return nil, nil
 }
@@ -217,10 +223,12 @@ func (t *turn) begin(ctx context.Context, prompt string) (*ending, error) {
 // submit records what the user said, unless a hook keeps it back: then it
 // returns why.
 func (t *turn) submit(ctx context.Context, prompt, id string, contexts []string) (blocked string, err error) {
-	h := t.s.hookPrompt(ctx, prompt)
+	h, hide := t.s.hookPrompt(ctx, prompt)
 	switch {
-	case h.block:
+	case h.block && hide:
 		return "UserPromptSubmit operation blocked by hook:\n" + h.reason, nil
+	case h.block:
+		return "UserPromptSubmit operation blocked by hook:\n" + h.reason + "\n\nOriginal prompt: " + prompt, nil
 	case h.stop:
 		return "Operation stopped by hook: " + h.why, nil
 	}
@@ -327,7 +335,7 @@ func (t *turn) stopped(ctx context.Context, a *answer) (*ending, error) {
 	case a.stop == "max_tokens":
 		return t.failed(ctx, &failure{
 			reason: claude.ErrorMaxOutputTokens,
-			text:   fmt.Sprintf("API Error: the answer exceeded the maximum of %d output tokens %d times", t.maxTokens(), t.recoveries+1),
+			text:   fmt.Sprintf("API Error: Claude's response exceeded the %d output token maximum.", t.maxTokens()),
 		})
 	case a.stop == "pause_turn" && t.pauses < maxPauses:
 		t.pauses++

@@ -80,7 +80,7 @@ func (s *Set) bash(ctx context.Context, in bashInput) (Result, error) {
 		return Result{}, err
 	}
 	f.Close()
-	defer s.spool.root.Remove(filepath.Base(where))
+	defer os.Remove(where)
 	t, err := s.start(in.Command, where)
 	if err != nil {
 		return Result{}, err
@@ -93,7 +93,7 @@ func (s *Set) bash(ctx context.Context, in bashInput) (Result, error) {
 		return Result{}, err
 	}
 	note := ""
-	if !timedOut && !s.moveTo(filepath.Base(where)) {
+	if !timedOut && !s.moveTo(where) {
 		note = "Shell cwd was reset to " + s.workingDir()
 	}
 	s.forget(t)
@@ -126,7 +126,11 @@ func join(parts ...string) string {
 // in the spool says, and tells whether it is still in one of the folders. If
 // not, the next command starts where the agent works.
 func (s *Set) moveTo(file string) bool {
-	f, _, err := s.openIn(s.spool.root, file, file)
+	spool, err := s.spoolFolder()
+	if err != nil {
+		return true
+	}
+	f, _, err := s.open(place{path: file, in: spool, rel: filepath.Base(file)})
 	if err != nil {
 		return true
 	}
@@ -301,10 +305,14 @@ func (s *Set) taskStopTool() Tool {
 			return Result{}, tell("Task %s is not running (status: completed)", id)
 		}
 		task.stop("stopped")
-		return Result{
-			Text: fmt.Sprintf("Successfully stopped task: %s (%s)", id, clip(task.command, 200)),
-			Data: map[string]any{"task_id": id, "command": task.command},
-		}, nil
+		stopped := struct { // the CLI has the model read this; seen in 2.1.325
+			Message string `json:"message"`
+			ID      string `json:"task_id"`
+			Type    string `json:"task_type"`
+			Command string `json:"command"`
+		}{fmt.Sprintf("Successfully stopped task: %s (%s)", id, clip(task.command, 200)), id, "local_bash", clip(task.command, 1000)}
+		text, err := json.Marshal(stopped)
+		return Result{Text: string(text), Data: stopped}, err
 	}
 	return t
 }

@@ -99,6 +99,7 @@ func (s *Set) edit(ctx context.Context, name string, edits []replacement, multi 
 	if ctx.Err() != nil {
 		return Result{}, context.Cause(ctx)
 	}
+	state := current
 	old, err := s.load(p)
 	fresh := errors.Is(err, fs.ErrNotExist) && edits[0].Old == ""
 	switch {
@@ -112,7 +113,10 @@ func (s *Set) edit(ctx context.Context, name string, edits []replacement, multi 
 	case edits[0].Old == "" && len(old.data) > 0:
 		return Result{}, tell("Cannot create new file - file already exists.")
 	default:
-		if err := s.checkSeen(p.path, old.info, old.data); err != nil {
+		switch err := s.checkSeen(p.path, old.info, old.data); {
+		case errors.Is(err, errStale): // what is replaced is there all the same
+			state = stale
+		case err != nil:
 			return Result{}, err
 		}
 	}
@@ -141,15 +145,18 @@ func (s *Set) edit(ctx context.Context, name string, edits []replacement, multi 
 	}
 	if multi {
 		data["edits"] = edits
-		return Result{Text: fmt.Sprintf("Applied %d edits to %s.%s", len(edits), name, current), Data: data}, nil
+		return Result{Text: fmt.Sprintf("Applied %d edits to %s.%s", len(edits), name, state), Data: data}, nil
 	}
 	e := edits[0]
 	data["oldString"], data["newString"], data["replaceAll"] = e.Old, e.New, e.All
 	if e.All {
-		return Result{Text: "The file " + name + " has been updated. All occurrences were successfully replaced." + current, Data: data}, nil
+		return Result{Text: "The file " + name + " has been updated. All occurrences were successfully replaced." + state, Data: data}, nil
 	}
-	return Result{Text: "The file " + name + " has been updated successfully." + current, Data: data}, nil
+	return Result{Text: "The file " + name + " has been updated successfully." + state, Data: data}, nil
 }
+
+// stale is said of an edit in a file that somebody else changed; seen in 2.1.325.
+const stale = " (note: the file had been modified on disk since you last read it — the edit applied cleanly, but the file contains other changes not in your context. Read it before edits that depend on surrounding content.)"
 
 // apply returns text with the replacement made. An empty Old is for a text that
 // is empty, which begins says.

@@ -392,3 +392,28 @@ func TestSpoolInsideTheFolderIsNotLedAstray(t *testing.T) {
 	contains(t, "write", refused(t, inner, "Write", in{"file_path": "spool/a", "content": "x"}), "may be read but not written")
 	intact(t, outside)
 }
+
+// Between calls no file is held open, and a folder that was put in the place of
+// the agent's is not taken for it.
+func TestFolderThatWasReplaced(t *testing.T) {
+	top := t.TempDir()
+	dir := filepath.Join(top, "work")
+	for _, name := range []string{dir, filepath.Join(top, "other")} {
+		if err := os.Mkdir(name, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(name, "a.txt"), []byte(filepath.Base(name)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := newSet(t, Options{Dir: dir})
+	contains(t, "its own", must(t, s, "Read", in{"file_path": "a.txt"}), "work")
+	if err := os.Rename(dir, filepath.Join(top, "away")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(top, "other"), dir); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, "the other", refused(t, s, "Read", in{"file_path": "a.txt"}), "is not the one that it was")
+	contains(t, "the other", refused(t, s, "Write", in{"file_path": "b.txt", "content": "x"}), "is not the one that it was")
+}

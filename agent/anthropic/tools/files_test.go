@@ -238,8 +238,10 @@ func TestEditOfWhatChangedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	input := in{"file_path": "a.txt", "old_string": "one", "new_string": "1"}
-	contains(t, "changed", refused(t, s, "Edit", input), "File has been modified since read")
 	contains(t, "changed", refused(t, s, "Write", in{"file_path": "a.txt", "content": "x"}), "File has been modified since read")
+	contains(t, "changed", refused(t, s, "Edit", in{"file_path": "a.txt", "old_string": "two", "new_string": "2"}), "String to replace not found")
+	contains(t, "changed", must(t, s, "Edit", input), "modified on disk since you last read it")
+	put(t, s, "a.txt", "one TWO\n")
 	must(t, s, "Read", in{"file_path": "a.txt"})
 	// Another time, the same content: nothing changed.
 	if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil {

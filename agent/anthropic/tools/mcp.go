@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/dfaf701a/nestor/agent"
+	"github.com/dfaf701a/nestor/claude"
 )
 
 // ServersOptions change how MCP servers are reached. The zero value is useful.
@@ -134,7 +135,9 @@ func (s *Servers) Close() error {
 		work.Go(func() { errs[i] = sv.close() })
 	}
 	work.Wait()
-	killMarked(markVariable + "=" + s.mark)
+	if slices.ContainsFunc(s.list, func(sv *server) bool { return sv.config.Command != "" }) {
+		killMarked(markVariable + "=" + s.mark)
+	}
 	return errors.Join(errs...)
 }
 
@@ -307,7 +310,7 @@ func (sv *server) transport(ctx context.Context, c *connection) (mcp.Transport, 
 		return nil, errors.New("one of Command, URL and Server has to be set")
 	case config.Server != nil:
 		ours, theirs := mcp.NewInMemoryTransports()
-		session, err := config.Server.Connect(context.WithoutCancel(ctx), theirs, nil)
+		session, err := claude.ConnectServer(context.WithoutCancel(ctx), config.Server, theirs)
 		if err != nil {
 			return nil, err
 		}

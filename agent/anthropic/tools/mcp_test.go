@@ -387,3 +387,30 @@ func TestMCPServerBehindURLStartedAnew(t *testing.T) {
 	}
 	t.Errorf("it stays away: %v", err)
 }
+
+// A handler in this process that panics, or returns nothing, fails its call: the
+// host and the server live on.
+func TestMCPHandlerThatPanics(t *testing.T) {
+	server := mcp.NewServer(&mcp.Implementation{Name: "wild", Version: "1"}, nil)
+	calm := false
+	server.AddTool(&mcp.Tool{Name: "buck", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			if calm {
+				return nil, nil
+			}
+			calm = true
+			panic("unseated")
+		})
+	servers := NewServers(map[string]agent.MCPServer{"wild": {Server: server}}, ServersOptions{})
+	t.Cleanup(func() { servers.Close() })
+	list, statuses := servers.Tools(t.Context())
+	if len(list) != 1 {
+		t.Fatalf("the server is %v", statuses)
+	}
+	for _, want := range []string{"unseated", "no result"} {
+		_, err := list[0].Run(t.Context(), json.RawMessage(`{}`))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the call is answered with %v, want %q", err, want)
+		}
+	}
+}

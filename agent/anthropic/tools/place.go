@@ -16,12 +16,12 @@ var errChanged = errors.New("the path changed while it was looked at: part of it
 
 // folder is one that the agent may use.
 type folder struct {
-	path  string   // absolute, and through all symlinks
-	root  *os.Root // what everything in it is opened from
+	path  string      // absolute, and through all symlinks
+	info  fs.FileInfo // of the folder that it is, whatever is at path later
 	write bool
 }
 
-func openFolder(name string, write bool) (*folder, error) {
+func findFolder(name string, write bool) (*folder, error) {
 	path, err := filepath.Abs(name)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,30 @@ func openFolder(name string, write bool) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &folder{path: path, root: root, write: write}, nil
+	defer root.Close()
+	info, err := root.Stat(".")
+	if err != nil {
+		return nil, err
+	}
+	return &folder{path: path, info: info, write: write}, nil
+}
+
+// open returns what everything in the folder is opened from, which the caller
+// closes. It is not held between calls: an agent that waits holds no file.
+func (f *folder) open() (*os.Root, error) {
+	root, err := os.OpenRoot(f.path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := root.Stat(".")
+	if err == nil && !os.SameFile(f.info, info) {
+		err = fmt.Errorf("the folder %s is not the one that it was: it was moved away or replaced", f.path)
+	}
+	if err != nil {
+		root.Close()
+		return nil, err
+	}
+	return root, nil
 }
 
 // place is where a path leads.
@@ -176,7 +199,7 @@ func names(path string) []string {
 // last name of p in it. The folders on the way are made if create says so. The
 // caller closes it.
 func (p place) enter(create bool) (dir *os.Root, name string, err error) {
-	dir, err = p.in.root.OpenRoot(".")
+	dir, err = p.in.open()
 	if err != nil {
 		return nil, "", err
 	}

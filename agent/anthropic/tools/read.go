@@ -314,6 +314,9 @@ func (s *Set) remember(path string, st stamp) {
 	s.seen[path] = st
 }
 
+// errStale is for a file that somebody else changed since it was read.
+var errStale = tell("File has been modified since read, either by the user or by a linter. Read it again before attempting to write it.")
+
 // checkSeen tells whether the file at path was read and is what it was then.
 // Nil data means that the content is not known.
 func (s *Set) checkSeen(path string, info fs.FileInfo, data []byte) error {
@@ -328,7 +331,7 @@ func (s *Set) checkSeen(path string, info fs.FileInfo, data []byte) error {
 		same = st.sum == sumOf(data)
 	}
 	if !same {
-		return tell("File has been modified since read, either by the user or by a linter. Read it again before attempting to write it.")
+		return errStale
 	}
 	return nil
 }

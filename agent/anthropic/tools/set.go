@@ -72,28 +72,29 @@ const (
 // where its shell is. Its methods may be called from any goroutine.
 type Set struct {
 	opts    Options
-	folders []*folder // Dir first, the spool last
-	spool   *folder
-	scratch string // what Close removes; empty if nothing
-	mark    string // in the environment of everything that the set starts
+	folders []*folder // that may be written, Dir first
+	mark    string    // in the environment of everything that the set starts
 	shell   string
 	ripgrep string // empty if there is none
 
 	edits sync.Mutex // one file is changed at a time
 
-	mu     sync.Mutex // guards what follows
-	cwd    string     // where the next command starts; absolute and real
-	seen   map[string]stamp
-	given  map[string]int // paths that Access returned and Run was not yet given
-	todos  []todo
-	tasks  map[string]*task
-	closed bool
+	mu      sync.Mutex // guards what follows
+	spool   *folder    // nil until there is one
+	scratch string     // what Close removes; empty if nothing
+	cwd     string     // where the next command starts; absolute and real
+	seen    map[string]stamp
+	given   map[string]int // paths that Access returned and Run was not yet given
+	todos   []todo
+	tasks   map[string]*task
+	started bool // there was a command
+	closed  bool
 
 	work sync.WaitGroup // goroutines of tasks
 }
 
-// New returns the toolbox that opts describe. It starts nothing, but holds
-// handles of the folders until Close.
+// New returns the toolbox that opts describe. It starts nothing and holds
+// nothing open.
 func New(opts Options) (*Set, error) {
 	if opts.Dir == "" {
 		return nil, errors.New("tools: Dir is empty: name the folder where the agent works")
@@ -110,15 +111,17 @@ func New(opts Options) (*Set, error) {
 		seen: map[string]stamp{}, given: map[string]int{}, tasks: map[string]*task{},
 	}
 	for _, name := range append([]string{opts.Dir}, opts.Dirs...) {
-		f, err := openFolder(name, true)
+		f, err := findFolder(name, true)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("tools: opening folder %s: %w", name, err), s.Close())
+			return nil, fmt.Errorf("tools: opening folder %s: %w", name, err)
 		}
 		s.folders = append(s.folders, f)
 	}
 	s.cwd = s.folders[0].path
-	if err := s.openSpool(); err != nil {
-		return nil, errors.Join(fmt.Errorf("tools: opening spool: %w", err), s.Close())
+	if opts.Spool != "" { // made before anybody can put a link in its place
+		if _, err := s.spoolFolder(); err != nil {
+			return nil, fmt.Errorf("tools: opening spool: %w", err)
+		}
 	}
 	if path, err := exec.LookPath("bash"); err == nil {
 		s.shell = path
@@ -129,25 +132,36 @@ func New(opts Options) (*Set, error) {
 	return s, nil
 }
 
-func (s *Set) openSpool() error {
+// spoolFolder returns the spool. A temporary one is made when it is first
+// needed.
+func (s *Set) spoolFolder() (*folder, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return nil, errClosed
+	case s.spool != nil:
+		return s.spool, nil
+	}
 	dir := s.opts.Spool
 	if dir == "" {
 		var err error
 		if dir, err = os.MkdirTemp("", "nestor-tools-"); err != nil {
-			return err
+			return nil, err
 		}
 		s.scratch = dir
 	} else if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+		return nil, err
 	}
-	f, err := openFolder(dir, false)
+	f, err := findFolder(dir, false)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	s.spool = f
-	s.folders = append(s.folders, f)
-	return nil
+	return f, nil
 }
+
+var errClosed = errors.New("the tools are closed")
 
 // Tools returns the tools of the set. Their results are bounded: what is longer
 // than MaxResult is cut, and the rest is in the spool.
@@ -198,7 +212,7 @@ func (s *Set) Recall(name string, input json.RawMessage) {
 }
 
 // Close ends all commands that the set started, with everything that they
-// started, and lets go of the folders. A second call does nothing.
+// started, and removes what was temporary. A second call does nothing.
 func (s *Set) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -210,22 +224,21 @@ func (s *Set) Close() error {
 	for _, t := range s.tasks {
 		tasks = append(tasks, t)
 	}
+	started, scratch := s.started, s.scratch
 	s.mu.Unlock()
 
 	endTasks(tasks)
-	killMarked(markVariable + "=" + s.mark)
+	if started {
+		killMarked(markVariable + "=" + s.mark)
+	}
 	for _, t := range tasks {
 		t.out.close()
 	}
 	s.work.Wait()
-	var errs []error
-	for _, f := range s.folders {
-		errs = append(errs, f.root.Close())
+	if scratch == "" {
+		return nil
 	}
-	if s.scratch != "" {
-		errs = append(errs, os.RemoveAll(s.scratch))
-	}
-	return errors.Join(errs...)
+	return os.RemoveAll(scratch)
 }
 
 // workingDir returns where the shell is.
@@ -248,9 +261,7 @@ func (s *Set) shown(path string) string {
 func (s *Set) folderNames() string {
 	var names []string
 	for _, f := range s.folders {
-		if f.write {
-			names = append(names, f.path)
-		}
+		names = append(names, f.path)
 	}
 	return strings.Join(names, ", ")
 }
@@ -268,9 +279,14 @@ func below(dir, path string) (rel string, ok bool) {
 // deepest returns the folder that holds path, the innermost if there are
 // several, or nil.
 func (s *Set) deepest(path string) (in *folder, rel string) {
-	for _, f := range slices.SortedFunc(slices.Values(s.folders), func(a, b *folder) int {
-		return cmp.Compare(len(b.path), len(a.path))
-	}) {
+	all := slices.Clone(s.folders)
+	s.mu.Lock()
+	if s.spool != nil {
+		all = append(all, s.spool)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b *folder) int { return cmp.Compare(len(b.path), len(a.path)) })
+	for _, f := range all {
 		if rel, ok := below(f.path, path); ok {
 			return f, rel
 		}

@@ -53,12 +53,21 @@ func (s *Set) create(id, ext string) (*os.File, string, error) {
 	if name == "" {
 		name = "result"
 	}
+	spool, err := s.spoolFolder()
+	if err != nil {
+		return nil, "", err
+	}
+	root, err := spool.open()
+	if err != nil {
+		return nil, "", err
+	}
+	defer root.Close()
 	for try := name; ; try = name + "-" + strings.ToLower(rand.Text()[:8]) {
-		f, err := s.spool.root.OpenFile(try+ext, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		f, err := root.OpenFile(try+ext, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
-		return f, filepath.Join(s.spool.path, try+ext), err
+		return f, filepath.Join(spool.path, try+ext), err
 	}
 }
 

@@ -3,7 +3,6 @@ package tools
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -41,7 +40,7 @@ func (s *Set) start(command, where string) (*task, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, errors.New("the tools are closed")
+		return nil, errClosed
 	}
 	running := 0
 	for _, t := range s.tasks {
@@ -70,6 +69,7 @@ func (s *Set) start(command, where string) (*task, error) {
 	cmd.Dir, cmd.Env = s.cwd, append(s.environ(s.cwd), mark)
 	cmd.Stdout, cmd.Stderr = w, w
 	setAttributes(cmd)
+	s.started = true
 	if err := cmd.Start(); err != nil {
 		out.read.Close()
 		return nil, fmt.Errorf("starting %s: %w", s.shell, err)
