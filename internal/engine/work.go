@@ -311,6 +311,9 @@ func (x *Execution) beat(ctx context.Context, stop context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		case serial := <-changed:
+			if x.ended() {
+				continue // it made the change itself
+			}
 			if en := x.e.recall(x.id); en != nil && en.doc.Serial >= serial {
 				x.conclude(en.doc.Run, stop) // this process wrote it
 				continue
