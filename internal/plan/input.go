@@ -344,7 +344,15 @@ func (Timer) decide(d *decision) error {
 	if err := d.submitted(); err != nil {
 		return err
 	}
-	if !d.Deadline.IsZero() && !d.now.Before(d.Deadline) && d.Result == nil {
+	switch {
+	case d.Deadline.IsZero() || d.Result != nil || d.Cancel != nil:
+	case d.now.Before(d.Deadline): // by another clock, or one that was set back
+		at := d.now.Add(time.Second)
+		if at.Before(d.Deadline) {
+			at = d.Deadline
+		}
+		d.command(SetTimer{At: at})
+	default:
 		d.cancel(d.late())
 	}
 	return nil

@@ -300,7 +300,7 @@ func TestTrees(t *testing.T) {
 			case 6, 7, 8, 9:
 				w.work(false)
 			case 10:
-				w.now = w.now.Add(one(w, "passes", time.Millisecond, time.Second, time.Minute, 11*time.Minute))
+				w.now = w.now.Add(one(w, "passes", time.Millisecond, time.Second, time.Minute, 11*time.Minute, -time.Hour))
 			case 11:
 				ids := []nestor.ID{}
 				for id := range w.runs {
