@@ -9,7 +9,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -249,34 +248,43 @@ func follow(t *testing.T, client *node) (done <-chan struct{}) {
 	return finished
 }
 
-// reap has kill called again and again, with some time in between, until the
-// function that it returns is called; that one tells how often it was.
-func reap(chance *rand.Rand, shortest, longest time.Duration, kill func()) (so func() int, end func() int) {
-	var n atomic.Int32
-	done, ended := make(chan struct{}), make(chan struct{})
+// reap has kill called most times, with some time in between, unless done is
+// closed first, and tells how often it was.
+func reap(chance *rand.Rand, most int, longest time.Duration, done <-chan struct{}, kill func()) <-chan int {
+	killed := make(chan int, 1)
 	go func() {
-		defer close(ended)
-		for {
+		n := 0
+		defer func() { killed <- n }()
+		for ; n < most; n++ {
 			select {
 			case <-done:
 				return
-			case <-time.After(shortest + time.Duration(chance.Int64N(int64(longest-shortest)))):
+			case <-time.After(50*time.Millisecond + time.Duration(chance.Int64N(int64(longest)))):
 			}
 			kill()
-			n.Add(1)
 		}
 	}()
-	return func() int { return int(n.Load()) }, func() int { close(done); <-ended; return int(n.Load()) }
+	return killed
 }
 
-// suffer runs trees until enough has been killed, and checks each.
-func suffer(t *testing.T, client *node, killed func() int, enough int) {
-	followed := follow(t, client)
-	for round := 0; round == 0 || killed() < enough; round++ {
-		settled(t, client, endure(t, client, round))
+// suffer runs trees, while some of what runs them is killed, until enough has
+// been, and checks each.
+func suffer(t *testing.T, chance *rand.Rand, client *node, enough, most int, longest time.Duration, kill func()) {
+	for round, killed := 0, 0; killed < enough; round++ {
+		done := make(chan struct{})
+		n := reap(chance, min(most, enough-killed), longest, done, kill)
+		var followed <-chan struct{}
 		if round == 0 {
+			followed = follow(t, client)
+		}
+		roots := endure(t, client, round)
+		close(done)
+		killed += <-n
+		settled(t, client, roots)
+		if followed != nil {
 			<-followed
 		}
+		t.Logf("round %d: %d kills so far", round, killed)
 	}
 }
 
@@ -286,9 +294,10 @@ func TestChaosEmbedded(t *testing.T) {
 	d := start(t, "daemon", "DIR="+t.TempDir(), "PORT="+strconv.Itoa(port), "CHAOS=1")
 	d.expect("ready")
 	client := open(t, dial(t, url(port)), engine.Options{}, 0, nil)
-	killed, end := reap(seed(t), 60*time.Millisecond, 560*time.Millisecond, d.restart)
-	suffer(t, client, killed, kills(15, 200))
-	t.Logf("%d kills", end())
+	suffer(t, seed(t), client, kills(10, 200), 20, 500*time.Millisecond, func() {
+		d.restart()
+		<-d.ready() // or it would never get to anything
+	})
 }
 
 // Servers and workers of a cluster that are killed at random, each in its turn:
@@ -301,13 +310,11 @@ func TestChaosCluster(t *testing.T) {
 		all = append(all, start(t, "worker", "URLS="+strings.Join(s.urls, ","), "NAME=w"+strconv.Itoa(i), "CHAOS=1"))
 	}
 	client := open(t, s.connect(t), short, 0, nil)
-	killed, end := reap(chance, 300*time.Millisecond, 1800*time.Millisecond, func() {
+	suffer(t, chance, client, kills(2, 60), 5, 1500*time.Millisecond, func() {
 		victim := all[chance.IntN(len(all))]
 		victim.restart()
 		// The next one dies when this one is back: two servers of three that are
 		// away at once are not what is promised to be survived without a stop.
 		<-victim.ready()
 	})
-	suffer(t, client, killed, kills(3, 60))
-	t.Logf("%d kills", end())
 }
