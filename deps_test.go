@@ -151,6 +151,10 @@ var architecture = rules{
 			why:  "what happens next follows from a run, an input and the time, and from nothing else",
 			ours: []string{"."},
 		},
+		"internal/runner": {
+			why:  "it executes a run with any agent, and knows nobody who starts runs",
+			ours: []string{".", "agent"},
+		},
 		"internal/pool": {
 			why:  "it holds CLIs, and knows nobody who uses them",
 			ours: []string{"claude"},

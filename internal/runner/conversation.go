@@ -1,0 +1,247 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/agent"
+)
+
+// conversation turns what an agent says into events and a result.
+type conversation struct {
+	run   Run
+	log   Log
+	spent func(usd float64)
+	agent string
+
+	tools    map[string]string // names of tools, by the id of their use
+	thinking strings.Builder   // of the text that follows
+	text     strings.Builder   // all that was said
+	last     nestor.Result     // as far as results have told
+	ended    bool              // a result was heard
+	failure  *nestor.Failure   // that the last result told
+}
+
+// say appends events.
+func (c *conversation) say(ctx context.Context, events ...nestor.Event) error {
+	for _, e := range events {
+		*e.Head() = c.header()
+	}
+	if err := c.log.Append(ctx, events...); err != nil {
+		return fmt.Errorf("appending to the log: %w", err)
+	}
+	return nil
+}
+
+func (c *conversation) header() nestor.Header {
+	return nestor.Header{Time: time.Now().UTC(), Run: c.run.ID, Root: c.run.Root, Depth: c.run.Depth}
+}
+
+// hear takes note of a message of the agent. See agent.Translate for what there
+// is to hear.
+func (c *conversation) hear(ctx context.Context, m agent.Message) error {
+	who := c.agent
+	if kind, _ := m.Metadata["subagent_type"].(string); kind != "" {
+		who = kind
+	}
+	str := func(key string) string {
+		text, _ := m.Metadata[key].(string)
+		return text
+	}
+	if id := str("session_id"); id != "" {
+		c.last.Session = id
+	}
+	switch str("sdk_type") {
+	case "assistant_text":
+		thinking := c.thinking.String()
+		c.thinking.Reset()
+		if str("parent_tool_use_id") == "" {
+			if c.text.Len() > 0 {
+				c.text.WriteString("\n")
+			}
+			c.text.WriteString(m.Content)
+		}
+		return c.say(ctx, &nestor.AgentComplete{Agent: who, Content: m.Content, Thinking: thinking})
+	case "thinking":
+		c.thinking.WriteString(m.Content)
+		return c.say(ctx, &nestor.ThinkingComplete{Agent: who, Thinking: m.Content})
+	case "partial_text":
+		c.delta(&nestor.AgentDelta{Agent: who, Delta: m.Content})
+		return nil
+	case "partial_thinking":
+		c.delta(&nestor.ThinkingDelta{Agent: who, Delta: m.Content})
+		return nil
+	case "tool_use":
+		input, err := json.Marshal(m.Metadata["tool_input"])
+		if err != nil {
+			input = nil
+		}
+		c.tools[str("tool_use_id")] = str("tool_name")
+		return c.say(ctx, &nestor.ToolStart{
+			Tool: str("tool_name"), Description: describe(input), Input: input, ToolUseID: str("tool_use_id"),
+		})
+	case "tool_result":
+		failed, _ := m.Metadata["is_error"].(bool)
+		return c.say(ctx, &nestor.ToolComplete{
+			Tool: c.tools[str("tool_use_id")], Success: !failed, Summary: m.Content, ToolUseID: str("tool_use_id"),
+		})
+	case "result":
+		c.conclude(m)
+		c.spent(c.last.CostUSD)
+		return c.say(ctx, &nestor.ChatComplete{Success: c.failure == nil})
+	case "init":
+		return c.say(ctx, &nestor.ExecutionProgress{ExecutionID: string(c.run.ID), Agent: who, Activity: "session " + c.last.Session})
+	case "":
+		// A provider that says nothing but texts.
+		c.text.WriteString(m.Content)
+		return c.say(ctx, &nestor.AgentComplete{Agent: who, Content: m.Content})
+	}
+	raw, err := json.Marshal(map[string]any{"content": m.Content, "metadata": m.Metadata})
+	if err != nil {
+		return nil // what cannot be written is nothing that a provider sent
+	}
+	return c.say(ctx, &nestor.ProviderMessage{Raw: raw})
+}
+
+func (c *conversation) delta(e nestor.Event) {
+	*e.Head() = c.header()
+	c.log.Delta(e)
+}
+
+// describe returns what the model says a call is for, or the first thing in its
+// input that names a file or a command.
+func describe(input json.RawMessage) string {
+	var fields map[string]any
+	if json.Unmarshal(input, &fields) != nil {
+		return ""
+	}
+	for _, key := range []string{"description", "file_path", "path", "command", "pattern", "url", "query"} {
+		if text, ok := fields[key].(string); ok && text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// conclude takes note of the end of a turn.
+func (c *conversation) conclude(m agent.Message) {
+	number := func(key string) float64 {
+		switch n := m.Metadata[key].(type) {
+		case float64:
+			return n
+		case int:
+			return float64(n)
+		case int64:
+			return float64(n)
+		}
+		return 0
+	}
+	c.ended, c.failure = true, nil
+	c.last.CostUSD = max(c.last.CostUSD, number("total_cost_usd"))
+	c.last.Turns += int(number("num_turns"))
+	if usage, ok := m.Metadata["usage"].(map[string]int); ok {
+		c.last.Usage = c.last.Usage.Add(nestor.Usage{
+			Input: usage["input_tokens"], Output: usage["output_tokens"],
+			CacheRead: usage["cache_read_input_tokens"], CacheWrite: usage["cache_creation_input_tokens"],
+		})
+	}
+	if structured, ok := m.Metadata["structured_output"].(json.RawMessage); ok {
+		c.last.Structured = structured
+	}
+	if m.Metadata["subtype"] != "error" {
+		c.last.Output = m.Content
+		return
+	}
+	reason, _ := m.Metadata["reason"].(string)
+	c.failure = &nestor.Failure{Kind: kindOf(reason, int(number("api_error_status"))), Message: m.Content}
+}
+
+// kindOf returns the kind of a failure that a result tells, by its subtype or
+// terminal reason and the status of the API.
+func kindOf(reason string, status int) nestor.Kind {
+	switch {
+	case reason == "error_max_turns":
+		return nestor.Turns
+	case reason == "error_max_budget_usd":
+		return nestor.Budget
+	case reason == "error_max_structured_output_retries":
+		return nestor.Invalid
+	case status == 429 || status >= 500:
+		return nestor.Connection
+	}
+	return nestor.Provider
+}
+
+// result is what came of the run. The error is why the conversation ended, nil if
+// it just did.
+func (c *conversation) result(ctx context.Context, err error) nestor.Result {
+	r := c.last
+	if r.Output == "" {
+		r.Output = c.text.String()
+	}
+	f := c.failure
+	switch {
+	case ctx.Err() != nil:
+		f = &nestor.Failure{Kind: nestor.Stopped, Message: context.Cause(ctx).Error()}
+		if cause, ok := errors.AsType[*nestor.Cause](context.Cause(ctx)); ok {
+			f.Kind = cause.Kind
+		}
+	case errors.Is(err, errSilent):
+		f = &nestor.Failure{Kind: nestor.Silence, Message: fmt.Sprintf("no sign of life for %v", c.run.Task.Limits.Silence)}
+	case f != nil: // what the result told, of which err is a repetition
+	case err != nil:
+		f = failureOf(err)
+	case !c.ended && c.text.Len() == 0:
+		f = &nestor.Failure{Kind: nestor.Connection, Message: "the agent ended without a result"}
+	}
+	r.Error = f
+	switch {
+	case f == nil:
+		r.Status = nestor.Success
+	case limited(f.Kind) && (r.Output != "" || r.Structured != nil):
+		r.Status = nestor.Partial
+	default:
+		r.Status = nestor.Error
+	}
+	return r
+}
+
+// limited tells whether a limit is what ended a run.
+func limited(k nestor.Kind) bool {
+	switch k {
+	case nestor.Turns, nestor.Budget, nestor.Timeout, nestor.Silence:
+		return true
+	}
+	return false
+}
+
+// failureOf says what kind of failure err is.
+func failureOf(err error) *nestor.Failure {
+	if f, ok := errors.AsType[*nestor.Failure](err); ok {
+		return f
+	}
+	kind := nestor.Internal
+	e, ok := errors.AsType[*agent.Error](err)
+	for ok && e.Kind == nil {
+		inner, more := errors.AsType[*agent.Error](e.Err)
+		if !more {
+			break
+		}
+		e = inner // the one that knows
+	}
+	if ok {
+		kind = nestor.Provider
+		switch {
+		case errors.Is(err, agent.ErrTimeout):
+			kind = nestor.Connection
+		case errors.Is(err, agent.ErrAPI) && (e.Status == 0 || e.Status == 429 || e.Status >= 500 || e.Status < 400):
+			kind = nestor.Connection // of the model; or its process died, with that exit code
+		}
+	}
+	return &nestor.Failure{Kind: kind, Message: err.Error()}
+}
