@@ -60,11 +60,10 @@ const (
 	maxRefills    = 3
 )
 
-// What the model is told when it goes on. The first two are the CLI's words,
-// seen in 2.1.325.
+// What the model is told when it goes on.
 const (
-	resumeText  = "Output token limit hit. Resume directly — no apology, no recap of what you were doing. Pick up mid-thought if that is where the cut happened. Break remaining work into smaller pieces."
-	refusedText = "Your response above was stopped by a safety classifier — this is not a tool or API error. The rest of it was withheld, and tool calls in it that had not finished did not run. Do not produce that content again, even reworded."
+	resumeText  = "Your answer reached the limit of output tokens. Go on exactly where it stopped, without an excuse or a summary, and do what is left in smaller steps."
+	refusedText = "A safety check stopped your last answer: it is no failure of a tool or of the API. What it withheld was not said, and tool calls in it that were not complete were not made. Do not try to say the same in other words."
 	outputText  = "Give the result now: call " + outputTool + " with it."
 )
 
