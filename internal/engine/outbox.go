@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
+	"github.com/dfaf701a/nestor/internal/plan"
+)
+
+// ceased says that the commands of one document are not being carried out any
+// more.
+func (e *Engine) ceased() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.sending--; e.sending == 0 {
+		e.quiet.Broadcast()
+	}
+}
+
+// rest waits until no commands are being carried out.
+func (e *Engine) rest() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for e.sending > 0 {
+		e.quiet.Wait()
+	}
+}
+
+// follow carries out the commands of next, behind those of en, which it replaced.
+func (e *Engine) follow(ctx context.Context, id nestor.ID, en, next *entry) error {
+	rest := next.doc.Outbox
+	if en.sent != nil && en.carriedOut(ctx) == nil {
+		rest = slices.DeleteFunc(slices.Clone(rest), func(b batch) bool { return b.Serial < next.doc.Serial })
+	}
+	return e.send(ctx, id, next.doc.Run, rest)
+}
+
+// flush returns when the commands of a document are carried out.
+func (e *Engine) flush(ctx context.Context, id nestor.ID, en *entry) error {
+	if en.sent != nil {
+		return en.carriedOut(ctx)
+	}
+	return e.send(ctx, id, en.doc.Run, en.doc.Outbox)
+}
+
+// send carries out commands: one batch after the other, what is in it all at once,
+// each with an id by which a repetition is known.
+func (e *Engine) send(ctx context.Context, id nestor.ID, run plan.Run, outbox []batch) error {
+	for _, b := range outbox {
+		if err := e.sendBatch(ctx, id, run, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) sendBatch(ctx context.Context, id nestor.ID, run plan.Run, b batch) error {
+	var events []nestor.Event
+	var acks []jetstream.PubAckFuture
+	for i, c := range b.Commands {
+		if emit, ok := c.(plan.Emit); ok {
+			events = append(events, emit.Event)
+			continue
+		}
+		msg, err := message(id, run, c)
+		if err != nil {
+			return err
+		}
+		if msg.Header.Get(nats.MsgIdHdr) == "" {
+			msg.Header.Set(nats.MsgIdHdr, string(id)+"."+strconv.FormatUint(b.Serial, 10)+"."+strconv.Itoa(i))
+		}
+		ack, err := e.js.PublishMsgAsync(msg)
+		if err != nil {
+			return fmt.Errorf("run %s: publishing on %s: %w", id, msg.Subject, e.b.Explain(err))
+		}
+		acks = append(acks, ack)
+	}
+	if len(events) > 0 {
+		if err := e.log.Once(ctx, b.Serial, events...); err != nil {
+			return fmt.Errorf("run %s: appending its events: %w", id, e.b.Explain(err))
+		}
+	}
+	for _, ack := range acks {
+		if err := e.acknowledged(ctx, ack); err != nil {
+			return fmt.Errorf("run %s: publishing on %s: %w", id, ack.Msg().Subject, e.b.Explain(err))
+		}
+	}
+	return nil
+}
+
+// duplicateInProcess is the error of a cluster that is storing the same message
+// for somebody else. Seen in 2.15.2; the client has no name for it.
+const duplicateInProcess jetstream.ErrorCode = 10158
+
+// acknowledged waits until a message is stored.
+func (e *Engine) acknowledged(ctx context.Context, ack jetstream.PubAckFuture) error {
+	ctx, cancel := context.WithTimeout(ctx, tryFor)
+	defer cancel()
+	for {
+		select {
+		case <-ack.Ok():
+			return nil
+		case err := <-ack.Err():
+			if api, ok := errors.AsType[*jetstream.APIError](err); !ok || api.ErrorCode != duplicateInProcess {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		// Whether the other succeeds is not known: say it again.
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		var err error
+		if ack, err = e.js.PublishMsgAsync(ack.Msg()); err != nil {
+			return err
+		}
+	}
+}
+
+// Subjects of the queues, behind those of the broker.
+const (
+	runTask   = "run."   // LABEL.PRIORITY: an attempt that a worker may take
+	timerTask = "timer." // RUN: a time that has come
+	anyLabel  = "~"      // of a task without one; no label has it
+)
+
+// taskData is what the queue of tasks holds.
+type taskData struct {
+	Run     nestor.ID `json:"run"`
+	Attempt int       `json:"attempt,omitempty"`
+
+	// Submit makes the run, for a worker that gets the message before the document
+	// is written; nil if the document came first.
+	Submit *plan.Submit `json:"submit,omitempty"`
+}
+
+// message makes a message of a command.
+func message(id nestor.ID, run plan.Run, c plan.Command) (*nats.Msg, error) {
+	switch c := c.(type) {
+	case plan.Enqueue:
+		return taskMessage(taskData{Run: id, Attempt: c.Attempt}, run.Task, c.At)
+	case plan.SetTimer:
+		data, err := json.Marshal(taskData{Run: id})
+		if err != nil {
+			return nil, fmt.Errorf("run %s: %w", id, err)
+		}
+		return broker.Later(broker.LaterSubject+timerTask+string(id), broker.TaskSubject+timerTask+string(id), c.At, data), nil
+	case plan.Tell:
+		data, err := plan.EncodeInput(c.Input)
+		if err != nil {
+			return nil, fmt.Errorf("run %s: %w", id, err)
+		}
+		msg := nats.NewMsg(broker.OrchSubject + string(c.Run))
+		msg.Data = data
+		return msg, nil
+	}
+	return nil, fmt.Errorf("run %s: command of type %T", id, c)
+}
+
+// taskMessage makes the message of an attempt, for some time or for at once.
+func taskMessage(d taskData, task nestor.Task, at time.Time) (*nats.Msg, error) {
+	data, err := json.Marshal(d)
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", d.Run, err)
+	}
+	subject := taskSubject(task)
+	name := string(d.Run) + ".attempt." + strconv.Itoa(d.Attempt)
+	msg := nats.NewMsg(subject)
+	msg.Data = data
+	if !at.IsZero() {
+		msg = broker.Later(broker.LaterSubject+runTask+string(d.Run), subject, at, data)
+		name += ".later"
+	}
+	msg.Header.Set(nats.MsgIdHdr, name)
+	return msg, nil
+}
+
+func taskSubject(t nestor.Task) string {
+	label, priority := t.Label, t.Priority
+	if label == "" {
+		label = anyLabel
+	}
+	if priority == "" {
+		priority = nestor.Normal
+	}
+	return broker.TaskSubject + runTask + label + "." + string(priority)
+}
