@@ -42,7 +42,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer timers.close()
 	defer e.rest()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return e.repair(ctx) })
+	g.Go(func() error { return e.persist(ctx, recent, e.repair) })
 	for range planners {
 		g.Go(func() error { return e.handle(ctx, orch, e.told) })
 	}
@@ -57,6 +57,23 @@ func (e *Engine) Run(ctx context.Context) error {
 // it anew: what was delivered to the one before it is then delivered again at
 // once, since in a work queue all that is there is unfinished.
 func (e *Engine) consumer(ctx context.Context, stream string, config jetstream.ConsumerConfig) error {
+	return e.persist(ctx, tryFor, func(ctx context.Context) error { return e.declare(ctx, stream, config) })
+}
+
+// persist calls do until it succeeds, each time for so long, while the broker is
+// away: who works for a cluster is not ended by a server that changes places.
+func (e *Engine) persist(ctx context.Context, each time.Duration, do func(context.Context) error) error {
+	for {
+		trying, cancel := context.WithTimeout(ctx, each)
+		err := do(trying)
+		cancel()
+		if err == nil || ctx.Err() != nil || !e.patient(ctx, time.Now(), err) {
+			return err
+		}
+	}
+}
+
+func (e *Engine) declare(ctx context.Context, stream string, config jetstream.ConsumerConfig) error {
 	for range 5 {
 		if e.opts.Sole {
 			if err := e.js.DeleteConsumer(ctx, stream, config.Durable); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
@@ -225,11 +242,12 @@ func (e *Engine) repair(ctx context.Context) error {
 			if err == nil && len(en.doc.Outbox) > 0 {
 				err = e.send(ctx, id, en.doc.Run, en.doc.Outbox)
 			}
-			if err != nil && ctx.Err() == nil {
+			if isAway(err) {
 				return err
 			}
+			// What is wrong with one document shows when it is needed.
 		case <-ctx.Done():
-			return nil
+			return ctx.Err()
 		}
 	}
 }
