@@ -56,8 +56,12 @@ func (e *Engine) flush(ctx context.Context, id nestor.ID, en *entry) error {
 // send carries out commands: one batch after the other, what is in it all at once,
 // each with an id by which a repetition is known.
 func (e *Engine) send(ctx context.Context, id nestor.ID, run plan.Run, outbox []batch) error {
-	for _, b := range outbox {
-		if err := e.sendBatch(ctx, id, run, b); err != nil {
+	for began, rest := time.Now(), outbox; len(rest) > 0; {
+		err := e.sendBatch(ctx, id, run, rest[0])
+		switch {
+		case err == nil:
+			rest = rest[1:]
+		case !e.patient(ctx, began, err):
 			return err
 		}
 	}
