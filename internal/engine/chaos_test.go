@@ -127,7 +127,10 @@ func endure(t *testing.T, client *node, round int) (roots []nestor.ID) {
 				run, _ := client.Get(context.Background(), id)
 				t.Fatalf("%v; the root is %s, %+v", err, run.State, run.Wait)
 			}
-			time.Sleep(20 * time.Millisecond) // it has not asked yet, or the broker is away
+			select { // it has not asked yet, or the broker is away
+			case <-time.After(20 * time.Millisecond):
+			case <-ctx.Done():
+			}
 		}
 	}
 	for _, id := range roots {
