@@ -13,6 +13,7 @@ import (
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/engine"
+	"github.com/dfaf701a/nestor/internal/eventlog"
 )
 
 // The contract of the engine. Every test runs on each shape of the broker.
@@ -310,6 +311,20 @@ func cancelRace(t *testing.T, s *shape) {
 			t.Errorf("it ended before the cancel, and is %s", run.State)
 		}
 		n.events(t, id) // there is an end
+		ends := 0
+		for e, err := range n.log.Read(within(t), eventlog.Filter{Run: string(id)}, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if event, err := e.Decode(); err != nil {
+				t.Fatal(err)
+			} else if _, ok := event.(*nestor.ExecutionComplete); ok {
+				ends++
+			}
+		}
+		if ends != 1 {
+			t.Errorf("it ended %d times", ends)
+		}
 	}
 }
 
