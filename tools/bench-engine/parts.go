@@ -440,15 +440,7 @@ func spread(n, followers int, seen <-chan time.Time, publish func() error) (all 
 
 // queued measures how long the next task takes to be started, with more and more
 // of them in the queue.
-func queued(ctx context.Context, dir string) error {
-	most := 10_000
-	if text := os.Getenv("BENCH_QUEUED"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return fmt.Errorf("BENCH_QUEUED=%q: %w", text, err)
-		}
-		most = n
-	}
+func queued(ctx context.Context, dir string, most int) error {
 	fmt.Println("| queued | from one start to the next, one slot: p50 | p99 |")
 	fmt.Println("|---|---|---|")
 	for n := 100; n <= most; n *= 100 {
