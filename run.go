@@ -77,8 +77,9 @@ type Result struct {
 
 // Failure says why a run did not succeed.
 type Failure struct {
-	Kind    Kind   `json:"kind"`
-	Message string `json:"message"`
+	Kind    Kind      `json:"kind"`
+	Message string    `json:"message"`
+	Until   time.Time `json:"until,omitzero"` // of Limited and Held: when the limit is reset
 }
 
 func (f *Failure) Error() string { return string(f.Kind) + ": " + f.Message }
@@ -99,6 +100,8 @@ const (
 	Stopped     Kind = "cancelled"   // by a person, or by the end of the run above
 	Invalid     Kind = "invalid"     // the result does not follow its schema
 	Internal    Kind = "internal"    // a fault of ours
+	Limited     Kind = "limit"       // the provider's usage limit
+	Held        Kind = "held"        // likewise, as another run has found: it was not even tried
 )
 
 // Cause says who ended something, and why. Every log line and event of a

@@ -91,6 +91,9 @@ type Limits struct {
 	Backoff     time.Duration `json:"backoff,omitempty"`         // before the second attempt; doubled for each that follows
 	Resumes     int           `json:"max_resumes,omitempty"`     // after a worker was lost
 	Silence     time.Duration `json:"silence,omitempty"`         // without a sign of life; zero means no limit
+	// LimitWait is how far ahead the reset of a provider's usage limit may be for
+	// the run to wait for it; zero means that it does not wait.
+	LimitWait time.Duration `json:"limit_wait,omitempty"`
 }
 
 // DefaultLimits are those of a run that sets none.
@@ -106,6 +109,7 @@ func (l Limits) Or(d Limits) Limits {
 		Turns: or(l.Turns, d.Turns), Timeout: or(l.Timeout, d.Timeout), BudgetUSD: or(l.BudgetUSD, d.BudgetUSD),
 		Depth: or(l.Depth, d.Depth), Children: or(l.Children, d.Children), Descendants: or(l.Descendants, d.Descendants),
 		Attempts: or(l.Attempts, d.Attempts), Backoff: or(l.Backoff, d.Backoff), Resumes: or(l.Resumes, d.Resumes), Silence: or(l.Silence, d.Silence),
+		LimitWait: or(l.LimitWait, d.LimitWait),
 	}
 }
 
@@ -121,7 +125,7 @@ func (l Limits) Check() error {
 	for name, n := range map[string]float64{
 		"max_turns": float64(l.Turns), "timeout": float64(l.Timeout), "max_budget_usd": l.BudgetUSD, "max_depth": float64(l.Depth),
 		"max_children": float64(l.Children), "max_descendants": float64(l.Descendants), "max_attempts": float64(l.Attempts),
-		"max_resumes": float64(l.Resumes), "backoff": float64(l.Backoff), "silence": float64(l.Silence),
+		"max_resumes": float64(l.Resumes), "backoff": float64(l.Backoff), "silence": float64(l.Silence), "limit_wait": float64(l.LimitWait),
 	} {
 		if !(n >= 0) || n > 1e18 { // also not a number
 			return fmt.Errorf("%s is %v: want zero or more", name, n)

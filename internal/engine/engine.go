@@ -290,6 +290,15 @@ func (e *Engine) Cancel(ctx context.Context, id nestor.ID, cause nestor.Cause, n
 	return nil
 }
 
+// Write sends a letter to a run. The id makes it idempotent as long as the run
+// has not heard it.
+func (e *Engine) Write(ctx context.Context, id nestor.ID, letter plan.Write) error {
+	if _, err := e.apply(ctx, id, letter); err != nil {
+		return fmt.Errorf("writing to run %s: %w", id, err)
+	}
+	return nil
+}
+
 // Answer answers a question of a run. The first answer counts.
 func (e *Engine) Answer(ctx context.Context, id nestor.ID, answer nestor.Answer) error {
 	if _, err := e.apply(ctx, id, plan.AnswerAsk{Answer: answer}); err != nil {

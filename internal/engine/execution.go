@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ type Execution struct {
 	run     plan.Run
 	fence   uint64
 	over    bool          // its result is known
+	heard   int           // the number of the last letter that was heard
 	changed chan struct{} // closed and replaced when run changes
 }
 
@@ -152,6 +154,36 @@ func (x *Execution) Report(ctx context.Context, wait *nestor.Wait, spent float64
 	return nil
 }
 
+// Note takes note of what is known of the attempt, whatever it does. Its fence is
+// filled in.
+func (x *Execution) Note(ctx context.Context, n plan.Note) error {
+	x.mu.Lock()
+	n.Fence, n.Heard = x.fence, max(n.Heard, x.heard)
+	x.mu.Unlock()
+	if _, err := x.e.apply(ctx, x.id, n); err != nil {
+		return fmt.Errorf("run %s: %w", x.id, err)
+	}
+	return nil
+}
+
+// Letters returns the letters behind number n that the run has not heard, and a
+// channel that is closed when there may be others. The run does not end well
+// before it has heard all: see [Execution.Heard].
+func (x *Execution) Letters(n int) ([]plan.Letter, <-chan struct{}) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	list := slices.DeleteFunc(slices.Clone(x.run.Letters), func(l plan.Letter) bool { return l.N <= n })
+	return list, x.changed
+}
+
+// Heard says that the run has heard its letters up to number n. It is on record
+// with the next note, or the end.
+func (x *Execution) Heard(n int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.heard = max(x.heard, n)
+}
+
 // execute calls do. A panic in it is a result.
 func (x *Execution) execute(ctx context.Context, do func(context.Context, *Execution) nestor.Result) (result nestor.Result) {
 	defer func() {
@@ -164,8 +196,28 @@ func (x *Execution) execute(ctx context.Context, do func(context.Context, *Execu
 	return do(ctx, x)
 }
 
-// maxOutput is how many bytes of an output a document holds.
-const maxOutput = broker.MaxDocument / 8
+// maxOutput is how many bytes of an output a document holds. It has it twice when
+// a run ends: once for itself, once for the log.
+const maxOutput = broker.MaxDocument / 16
+
+// bounded returns r as a document can hold it.
+func bounded(r nestor.Result) nestor.Result {
+	if len(r.Output) > maxOutput {
+		r.Output, r.Truncated = strings.ToValidUTF8(r.Output[:maxOutput], ""), true
+	}
+	if n := len(r.Structured); n > maxOutput {
+		r.Structured = nil
+		if r.Status == nestor.Success {
+			r.Status, r.Error = nestor.Error, &nestor.Failure{
+				Kind: nestor.Invalid, Message: fmt.Sprintf("the structured output has %d bytes; %d are possible: have the agent write it to a file", n, maxOutput),
+			}
+		}
+	}
+	if r.Error != nil && len(r.Error.Message) > maxOutput/4 {
+		r.Error = &nestor.Failure{Kind: r.Error.Kind, Until: r.Error.Until, Message: strings.ToValidUTF8(r.Error.Message[:maxOutput/4], "")}
+	}
+	return r
+}
 
 // persistence is how long the end of an attempt is tried to be written, in
 // leases: somebody else has it after one.
@@ -173,41 +225,45 @@ const persistence = 3
 
 // end says how the attempt ended, or gives it back, and acknowledges its
 // message. One that another attempt has taken over does neither: an
-// acknowledgement would be taken for the other's.
-func (x *Execution) end(ctx context.Context, result nestor.Result) {
+// acknowledgement would be taken for the other's. It returns true if the run
+// must go on because there are letters that it has not heard.
+func (x *Execution) end(ctx context.Context, result nestor.Result) (again bool) {
 	x.mu.Lock()
 	x.over = true
+	heard := x.heard
 	x.mu.Unlock()
 	cause := context.Cause(ctx)
 	if errors.Is(cause, nestor.ErrStale) || errors.Is(cause, ErrCutOff) {
-		return
+		return false
 	}
-	if len(result.Output) > maxOutput {
-		result.Output, result.Truncated = strings.ToValidUTF8(result.Output[:maxOutput], ""), true
-	}
-	var in plan.Input = plan.Finish{Fence: x.Fence(), Result: result}
+	var in plan.Input = plan.Finish{Fence: x.Fence(), Result: bounded(result), Heard: heard}
 	if errors.Is(cause, ErrShutdown) && result.Status != nestor.Success {
 		in = plan.Release{Fence: x.Fence()}
 	}
 	trying, stop := context.WithTimeout(context.WithoutCancel(ctx), persistence*x.e.opts.Lease)
 	defer stop()
 	for {
-		_, err := x.e.apply(trying, x.id, in)
+		run, err := x.e.apply(trying, x.id, in)
 		switch {
 		case errors.Is(err, nestor.ErrStale):
-			return
+			return false
+		case errors.Is(err, plan.ErrUnheard):
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.run, x.over = run, false
+			return true
 		case settled(err) == nil:
 			if _, released := in.(plan.Release); released {
 				x.msg.Nak()
 			} else {
 				x.msg.Ack()
 			}
-			return
+			return false
 		}
 		select {
 		case <-time.After(x.e.opts.Lease / 10):
 		case <-trying.Done():
-			return // the message comes again, here or elsewhere
+			return false // the message comes again, here or elsewhere
 		}
 	}
 }

@@ -43,6 +43,8 @@ type Worker struct {
 	// Execute does what a task wants. Its context ends when the run is to end,
 	// with a *nestor.Cause or the reason why the worker must let go of it; it
 	// then returns soon, with what there is. Its panic is an error of the run.
+	// It is called again, for the same attempt, if letters came before the run
+	// could end well.
 	Execute func(context.Context, *Execution) nestor.Result
 }
 
@@ -267,8 +269,12 @@ func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg *nats.Msg
 	// What its start commands is in its document: it happens meanwhile, and before
 	// the next change.
 	x.begin(en.doc.Run)
-	result := x.execute(work, w.Execute)
-	x.end(work, result)
+	var before nestor.Result // of the same attempt
+	for again := true; again; {
+		result := x.execute(work, w.Execute)
+		result.CostUSD, result.Turns, result.Usage = result.CostUSD+before.CostUSD, result.Turns+before.Turns, result.Usage.Add(before.Usage)
+		again, before = x.end(work, result), result
+	}
 }
 
 // gone tells whether the message that made somebody run r is in the queue no more.

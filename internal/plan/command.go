@@ -57,6 +57,10 @@ func inputType(in Input) string {
 		return "release"
 	case Report:
 		return "report"
+	case Note:
+		return "note"
+	case Write:
+		return "write"
 	case Finish:
 		return "finish"
 	case Cancel:
@@ -103,6 +107,10 @@ func DecodeInput(data []byte) (Input, error) {
 		return decodeAs[Release](e)
 	case "report":
 		return decodeAs[Report](e)
+	case "note":
+		return decodeAs[Note](e)
+	case "write":
+		return decodeAs[Write](e)
 	case "finish":
 		return decodeAs[Finish](e)
 	case "cancel":

@@ -209,6 +209,9 @@ func (in Start) decide(d *decision) error {
 			}
 		}
 	}
+	if d.Wait != nil && d.Wait.For == nestor.ForLimit {
+		d.emit(&nestor.RunResumed{Reason: "the usage limit is reset"})
+	}
 	d.Fence++
 	d.Worker, d.Message, d.Delivery, d.State, d.Wait = in.Worker, in.Message, in.Delivery, nestor.Starting, nil
 	d.emit(&nestor.ExecutionStart{ExecutionID: string(d.ID), Agent: d.Task.Agent, Swarm: d.Task.Swarm, Attempt: int(d.Fence)})
@@ -258,10 +261,40 @@ func (in Report) decide(d *decision) error {
 	default:
 		d.State = nestor.Running
 	}
+	d.afford()
+	return nil
+}
+
+// Note is what is known of the current attempt by now. Whatever it does or waits
+// for, it goes on with that.
+type Note struct {
+	Fence   uint64  `json:"fence"`
+	Spent   float64 `json:"spent_usd,omitempty"` // so far
+	Session string  `json:"session,omitempty"`   // the provider's, which a later attempt goes on with; empty if it is not known
+	Heard   int     `json:"heard,omitempty"`     // the number of the last letter that it has heard
+}
+
+func (in Note) decide(d *decision) error {
+	if err := d.current(in.Fence); err != nil {
+		return err
+	}
+	d.spend(in.Spent)
+	d.hear(in.Heard)
+	if in.Session != "" {
+		d.Session = in.Session
+	}
+	if d.State == nestor.Starting {
+		d.State = nestor.Running
+	}
+	d.afford()
+	return nil
+}
+
+// afford ends a run that has spent more than it has.
+func (d *decision) afford() {
 	if d.Task.Limits.BudgetUSD > 0 && d.Left() < -tolerance {
 		d.cancel(nestor.Cause{Kind: nestor.Budget, Run: d.ID, Reason: fmt.Sprintf("%.4f USD spent of %.4f", d.Spent+d.Below, d.Task.Limits.BudgetUSD)})
 	}
-	return nil
 }
 
 // tolerance is what sums of money may be off by.
@@ -272,6 +305,7 @@ const tolerance = 1e-9
 type Finish struct {
 	Fence  uint64        `json:"fence"`
 	Result nestor.Result `json:"result"`
+	Heard  int           `json:"heard,omitempty"` // as in Note
 }
 
 func (in Finish) decide(d *decision) error {
@@ -280,16 +314,25 @@ func (in Finish) decide(d *decision) error {
 	}
 	r := in.Result
 	d.spend(r.CostUSD)
+	if r.Session != "" {
+		d.Session = r.Session
+	}
+	d.hear(in.Heard)
 	if !r.Status.Ended() {
 		r.Status, r.Error = nestor.Error, &nestor.Failure{Kind: nestor.Internal, Message: fmt.Sprintf("the result has the status %q", r.Status)}
 	}
+	if r.Status == nestor.Success && len(d.Letters) > 0 && d.Cancel == nil {
+		return ErrUnheard
+	}
+	if at, ok := d.reset(r); ok {
+		d.next(nestor.Wait{For: nestor.ForLimit, Until: at, Reason: r.Error.Message})
+		d.emit(&nestor.RunWaiting{Reason: r.Error.Message, Wait: *d.Wait})
+		return nil
+	}
 	if d.again(r) {
-		wait := d.backoff()
-		d.Attempt++
-		d.Worker, d.Delivery, d.Prior = "", "", d.Spent
-		at := d.now.Add(wait)
-		d.State, d.Wait = nestor.Waiting, &nestor.Wait{For: nestor.ForRetry, Until: at, Since: d.now, Reason: r.Error.Message}
-		d.enqueue(at)
+		at := d.now.Add(d.backoff())
+		d.Retries++
+		d.next(nestor.Wait{For: nestor.ForRetry, Until: at, Reason: r.Error.Message})
 		d.emit(&nestor.RunRetry{Reason: r.Error.Message, Attempt: d.Attempt, At: at})
 		return nil
 	}
@@ -297,10 +340,60 @@ func (in Finish) decide(d *decision) error {
 	return nil
 }
 
+// next has the run wait for its next attempt.
+func (d *decision) next(wait nestor.Wait) {
+	wait.Since = d.now
+	d.Attempt++
+	d.Worker, d.Delivery, d.Prior = "", "", d.Spent
+	d.State, d.Wait = nestor.Waiting, &wait
+	d.enqueue(wait.Until)
+}
+
 // again tells whether a failed attempt is made again.
 func (d *decision) again(r nestor.Result) bool {
-	return r.Status == nestor.Error && r.Error != nil && r.Error.Kind == nestor.Connection &&
-		d.Attempt < d.Task.Limits.Attempts && d.Cancel == nil && (d.Deadline.IsZero() || d.now.Before(d.Deadline))
+	return r.Status != nestor.Success && r.Error != nil && (r.Error.Kind == nestor.Connection || r.Error.Kind == nestor.Silence) &&
+		d.Retries+1 < d.Task.Limits.Attempts && d.Cancel == nil && (d.Deadline.IsZero() || d.now.Before(d.Deadline))
+}
+
+// reset returns when an attempt that a usage limit ended is made again, if it is.
+// A run waits for a limit that it met itself once; its own deadline waits with
+// it, that of a run above it does not.
+func (d *decision) reset(r nestor.Result) (time.Time, bool) {
+	if r.Status == nestor.Success || r.Error == nil || d.Cancel != nil {
+		return time.Time{}, false
+	}
+	at := r.Error.Until
+	switch r.Error.Kind {
+	default:
+		return at, false
+	case nestor.Limited:
+		if d.Limited > 0 {
+			return at, false
+		}
+	case nestor.Held:
+	}
+	if at.IsZero() || at.Sub(d.now) > d.Task.Limits.LimitWait {
+		return at, false
+	}
+	at = later(at, d.now)
+	switch {
+	case d.Deadline.IsZero():
+	case len(d.Path) == 0:
+		d.Deadline = d.Deadline.Add(at.Sub(d.now))
+	case !at.Before(d.Deadline):
+		return at, false
+	}
+	if r.Error.Kind == nestor.Limited {
+		d.Limited++
+	}
+	return at, true
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 const maxBackoff = time.Minute
@@ -308,11 +401,56 @@ const maxBackoff = time.Minute
 // backoff returns how long to wait before the attempt that follows: twice as long
 // as before the last, give or take a quarter, which depends on the run.
 func (d *decision) backoff() time.Duration {
-	wait := min(d.Task.Limits.Backoff<<min(d.Attempt-1, 20), maxBackoff)
+	wait := min(d.Task.Limits.Backoff<<min(d.Retries, 20), maxBackoff)
 	h := fnv.New32a()
 	fmt.Fprint(h, d.ID, d.Attempt)
 	jitter := float64(h.Sum32())/math.MaxUint32/2 - 0.25
 	return wait + time.Duration(jitter*float64(wait))
+}
+
+// Write is a letter to the run. One with an id that was written before, and that
+// it has not heard yet, changes nothing.
+type Write struct {
+	ID      string `json:"id"`
+	From    string `json:"from"`
+	Content string `json:"content"`
+}
+
+// How much of what a run has not heard is kept.
+const (
+	maxLetters    = 32
+	maxLetterSize = 16 << 10
+)
+
+func (in Write) decide(d *decision) error {
+	if err := d.submitted(); err != nil {
+		return err
+	}
+	if d.Cancel != nil {
+		return d.Cancel
+	}
+	if d.Result != nil {
+		return nestor.ErrEnded
+	}
+	if slices.ContainsFunc(d.Letters, func(l Letter) bool { return l.ID == in.ID }) {
+		return nil
+	}
+	if len(in.Content) > maxLetterSize {
+		return &nestor.LimitError{Limit: "bytes in a letter", Max: maxLetterSize, Left: maxLetterSize, Asked: float64(len(in.Content))}
+	}
+	if len(d.Letters) == maxLetters {
+		return &nestor.LimitError{Limit: "letters that were not heard", Max: maxLetters, Asked: 1}
+	}
+	n := d.Heard + len(d.Letters) + 1
+	d.Letters = append(d.Letters, Letter{N: n, ID: in.ID, From: in.From, Content: in.Content})
+	d.emit(&nestor.Letter{From: in.From, To: string(d.ID), Content: in.Content})
+	return nil
+}
+
+// hear takes note of the letters up to n: they were heard.
+func (d *decision) hear(n int) {
+	heard := min(max(0, n-d.Heard), len(d.Letters))
+	d.Letters, d.Heard = d.Letters[heard:], d.Heard+heard
 }
 
 // Cancel has the run end, what is below it first.

@@ -42,6 +42,9 @@ type Run struct {
 	Message  uint64    `json:"message,omitempty"`  // the task message that Worker has
 	Delivery string    `json:"delivery,omitempty"` // which delivery of it
 	Resumes  int       `json:"resumes,omitempty"`  // how often a worker was lost
+	Retries  int       `json:"retries,omitempty"`  // how often an attempt failed and was made again
+	Limited  int       `json:"limited,omitempty"`  // how often it met a usage limit and waited
+	Session  string    `json:"session,omitempty"`  // the provider's, which later attempts go on with; empty if there is none
 	Deadline time.Time `json:"deadline,omitzero"`
 
 	Cancel *nestor.Cause `json:"cancel,omitempty"` // it is to end
@@ -51,6 +54,9 @@ type Run struct {
 	Watchers []nestor.ID          `json:"watchers,omitempty"` // runs that come after this one
 	Children map[nestor.ID]*Child `json:"children,omitempty"`
 	Asks     map[string]*Question `json:"asks,omitempty"`
+
+	Letters []Letter `json:"letters,omitempty"` // those that it has not heard, in order
+	Heard   int      `json:"heard,omitempty"`   // the number of the last that it has
 
 	Spent float64 `json:"spent_usd,omitempty"` // by all of its attempts
 	Prior float64 `json:"prior_usd,omitempty"` // by those before the current one
@@ -67,6 +73,14 @@ type Child struct {
 	Descendants int          `json:"descendants,omitempty"` // leased to it, besides itself
 	Status      nestor.State `json:"status,omitempty"`      // its end; empty while it lives
 	Spent       float64      `json:"spent_usd,omitempty"`   // by it and all below, once it ended
+}
+
+// Letter is a message to the run.
+type Letter struct {
+	N       int    `json:"n"` // its number in the run, from 1
+	ID      string `json:"id"`
+	From    string `json:"from"`
+	Content string `json:"content"`
 }
 
 // Question is an ask and its answer.
@@ -121,7 +135,7 @@ func (r Run) room() int {
 
 // clone returns a copy that shares nothing that Decide changes.
 func (r Run) clone() Run {
-	r.After, r.Watchers = slices.Clone(r.After), slices.Clone(r.Watchers)
+	r.After, r.Watchers, r.Letters = slices.Clone(r.After), slices.Clone(r.Watchers), slices.Clone(r.Letters)
 	children := make(map[nestor.ID]*Child, len(r.Children))
 	for id, c := range r.Children {
 		children[id] = new(*c)
@@ -141,6 +155,7 @@ var (
 	ErrNoAsk    = errors.New("there is no such question")
 	ErrAncestor = errors.New("a run cannot come after one that it is below")
 	ErrStranger = errors.New("a child comes after children of the same run")
+	ErrUnheard  = errors.New("the run has letters that it has not heard")
 )
 
 // Decide returns what run becomes by in at now, and what has to be done for it.
@@ -253,7 +268,7 @@ func (d *decision) end() {
 	d.State, d.Ended, d.Wait, d.Worker, d.Stop = r.Status, d.now, nil, "", false
 	d.emit(&nestor.ExecutionComplete{
 		ExecutionID: string(d.ID), Agent: d.Task.Agent, Success: r.Status == nestor.Success, Status: r.Status,
-		ResultSummary: cut(r.Output, summarySize), CostUSD: d.Spent, Usage: r.Usage, Error: r.Error,
+		ResultSummary: cut(r.Output, summarySize), CostUSD: d.Spent, Usage: r.Usage, Error: r.Error, Turns: r.Turns, Result: r,
 	})
 	if parent := d.Parent(); parent != "" {
 		d.tell(parent, ChildEnded{Child: d.ID, Status: r.Status, Spent: d.Spent + d.Below, Used: d.Used})

@@ -393,6 +393,116 @@ func TestAsks(t *testing.T) {
 	}
 }
 
+func TestSessionIsKeptForTheNextAttempt(t *testing.T) {
+	s := running(t, nil)
+	s.must(plan.Note{Fence: 1, Session: "s1", Spent: 0.25})
+	if s.State != nestor.Running || s.Session != "s1" || s.Spent != 0.25 {
+		t.Fatalf("it is %s with session %q, %v spent", s.State, s.Session, s.Spent)
+	}
+	s.must(plan.Report{Fence: 1, Wait: &nestor.Wait{For: nestor.ForChildren}})
+	s.must(plan.Note{Fence: 1})
+	if s.State != nestor.Waiting || s.Session != "s1" {
+		t.Errorf("a note made it %s with session %q", s.State, s.Session)
+	}
+	s.must(plan.Start{Attempt: 1, Worker: "w2", Delivery: "2"})
+	if s.Session != "s1" {
+		t.Errorf("the next worker does not know the session")
+	}
+}
+
+func TestSilenceIsTriedAgain(t *testing.T) {
+	s := running(t, func(task *nestor.Task) { task.Limits.Attempts = 2 })
+	silent := nestor.Result{Status: nestor.Partial, Output: "half", Error: &nestor.Failure{Kind: nestor.Silence, Message: "no sign of life for 1m0s"}}
+	s.must(plan.Finish{Fence: 1, Result: silent})
+	if s.State != nestor.Waiting || s.Wait.For != nestor.ForRetry || s.Attempt != 2 {
+		t.Fatalf("it is %s: %+v", s.State, s.Wait)
+	}
+	s.must(plan.Start{Attempt: 2, Worker: "w1", Delivery: "2"})
+	s.must(plan.Finish{Fence: 2, Result: silent})
+	if s.State != nestor.Partial || s.Result.Output != "half" {
+		t.Errorf("in the end it is %s: %+v", s.State, s.Result)
+	}
+}
+
+func TestUsageLimitIsWaitedForOnce(t *testing.T) {
+	s := running(t, func(task *nestor.Task) { task.Limits.LimitWait = time.Hour })
+	deadline := s.Deadline
+	limited := func(kind nestor.Kind, in time.Duration) nestor.Result {
+		return nestor.Result{Status: nestor.Error, Error: &nestor.Failure{Kind: kind, Message: "limit reached", Until: s.now.Add(in)}}
+	}
+	held := limited(nestor.Held, 10*time.Minute)
+	s.must(plan.Finish{Fence: 1, Result: held})
+	if task, ok := has[plan.Enqueue](s); s.State != nestor.Waiting || s.Wait.For != nestor.ForLimit || !ok || !task.At.Equal(held.Error.Until) {
+		t.Fatalf("it is %s: %+v, %+v", s.State, s.Wait, s.last)
+	}
+	if d := s.Deadline.Sub(deadline); d < 9*time.Minute || d > 10*time.Minute {
+		t.Errorf("its deadline has moved by %v", d)
+	}
+	s.must(plan.Start{Attempt: 2, Worker: "w1", Delivery: "2"})
+	if _, ok := has[plan.Emit](s); !ok || s.Retries != 0 {
+		t.Errorf("it goes on without a word, or as a retry")
+	}
+	s.must(plan.Finish{Fence: 2, Result: limited(nestor.Limited, 10*time.Minute)}) // what it meets itself it waits for too, but once
+	if s.State != nestor.Waiting {
+		t.Fatalf("it is %s", s.State)
+	}
+	s.must(plan.Start{Attempt: 3, Worker: "w1", Delivery: "3"})
+	s.must(plan.Finish{Fence: 3, Result: limited(nestor.Limited, 10*time.Minute)})
+	if s.State != nestor.Error || s.Result.Error.Kind != nestor.Limited {
+		t.Errorf("the second time it is %s: %+v", s.State, s.Result)
+	}
+
+	for name, change := range map[string]func(*nestor.Task){
+		"too far ahead": func(task *nestor.Task) { task.Limits.LimitWait = time.Minute },
+		"not allowed":   nil,
+	} {
+		s = running(t, change)
+		s.must(plan.Finish{Fence: 1, Result: limited(nestor.Limited, 2*time.Minute)})
+		if s.State != nestor.Error {
+			t.Errorf("%s: it is %s", name, s.State)
+		}
+	}
+}
+
+func TestLettersAreHeardBeforeTheEnd(t *testing.T) {
+	s := running(t, nil)
+	for range 2 {
+		s.must(plan.Write{ID: "a", From: "ada", Content: "also the tests"})
+	}
+	s.must(plan.Write{ID: "b", From: "ada", Content: "and the docs"})
+	if len(s.Letters) != 2 || s.Letters[1].N != 2 {
+		t.Fatalf("it has %+v", s.Letters)
+	}
+	well := nestor.Result{Status: nestor.Success}
+	if err := s.give(plan.Finish{Fence: 1, Result: well, Heard: 1}); !errors.Is(err, plan.ErrUnheard) {
+		t.Errorf("it ended without having heard all: %v", err)
+	}
+	s.must(plan.Note{Fence: 1, Heard: 1})
+	s.must(plan.Note{Fence: 1, Heard: 1})
+	if len(s.Letters) != 1 || s.Letters[0].ID != "b" {
+		t.Errorf("it has still to hear %+v", s.Letters)
+	}
+	s.must(plan.Finish{Fence: 1, Result: well, Heard: 2})
+	if s.State != nestor.Success || len(s.Letters) != 0 {
+		t.Errorf("it is %s", s.State)
+	}
+	if err := s.give(plan.Write{ID: "c"}); !errors.Is(err, nestor.ErrEnded) {
+		t.Errorf("it was written to after its end: %v", err)
+	}
+
+	s = running(t, nil)
+	for i := range 100 {
+		if err := s.give(plan.Write{ID: string(rune('a' + i))}); err != nil {
+			if _, limit := errors.AsType[*nestor.LimitError](err); !limit || i == 0 {
+				t.Errorf("letter %d: %v", i, err)
+			}
+			break
+		} else if i == 99 {
+			t.Error("any number of letters is kept")
+		}
+	}
+}
+
 // What is decided is kept as JSON: nothing may be lost on the way.
 func TestDocumentsAsJSON(t *testing.T) {
 	s := running(t, func(task *nestor.Task) { task.Limits.BudgetUSD = 1 })
@@ -401,7 +511,7 @@ func TestDocumentsAsJSON(t *testing.T) {
 		plan.Spawn{Fence: 1, Child: child}, plan.AskPerson{Fence: 1, Ask: nestor.Ask{AskID: "a"}},
 		plan.AnswerAsk{Answer: nestor.Answer{AskID: "a"}}, plan.Report{Fence: 1, Wait: &nestor.Wait{For: nestor.ForLimit}},
 		plan.Cancel{Cause: nestor.Cause{Kind: nestor.Stopped}}, plan.ChildEnded{Child: child, Status: nestor.Success},
-		plan.Watch{By: other}, plan.Finish{Fence: 1, Result: nestor.Result{Status: nestor.Success}},
+		plan.Note{Fence: 1, Session: "s"}, plan.Watch{By: other}, plan.Finish{Fence: 1, Result: nestor.Result{Status: nestor.Success}},
 	} {
 		s.must(in)
 		all = append(all, s.last...)
@@ -421,7 +531,7 @@ func TestDocumentsAsJSON(t *testing.T) {
 		}
 	}
 	for _, in := range []plan.Input{
-		plan.Submit{ID: root}, plan.Spawn{Child: child}, plan.Start{Attempt: 1}, plan.Release{Fence: 1}, plan.Report{Fence: 1}, plan.Finish{Fence: 1}, plan.Cancel{Told: true}, plan.Timer{},
+		plan.Submit{ID: root}, plan.Spawn{Child: child}, plan.Start{Attempt: 1}, plan.Release{Fence: 1}, plan.Report{Fence: 1}, plan.Note{Fence: 1, Heard: 2}, plan.Write{ID: "w"}, plan.Finish{Fence: 1}, plan.Cancel{Told: true}, plan.Timer{},
 		plan.ChildEnded{Child: child}, plan.Watch{By: root}, plan.RunEnded{Run: root}, plan.AskPerson{Fence: 2}, plan.AnswerAsk{},
 	} {
 		data, err := plan.EncodeInput(in)

@@ -46,6 +46,7 @@ type attempt struct {
 	task
 	fence   uint64
 	spent   float64 // by this attempt
+	heard   int     // letters
 	allowed float64 // what it believes that it may spend
 	zombie  bool    // its message is delivered to somebody else
 }
@@ -221,10 +222,17 @@ func (w *world) work(finish bool) {
 		status := one(w, "status", nestor.Success, nestor.Partial, nestor.Error, nestor.Error)
 		result := nestor.Result{Status: status, Output: "out", CostUSD: a.spent}
 		if status == nestor.Error {
-			kind := one(w, "kind", nestor.Connection, nestor.Provider)
+			kind := one(w, "kind", nestor.Connection, nestor.Provider, nestor.Silence, nestor.Limited, nestor.Held)
 			result.Output, result.Error = "", &nestor.Failure{Kind: kind, Message: "m"}
+			if kind == nestor.Limited || kind == nestor.Held {
+				result.Error.Until = w.now.Add(one(w, "reset", -time.Minute, time.Minute, 59*time.Minute, 2*time.Hour))
+			}
 		}
-		err = w.give(a.run, plan.Finish{Fence: a.fence, Result: result})
+		err = w.give(a.run, plan.Finish{Fence: a.fence, Result: result, Heard: a.heard})
+		if errors.Is(err, plan.ErrUnheard) {
+			a.heard = before.Heard + len(before.Letters)
+			break // it goes on, and hears them
+		}
 		w.workers = slices.Delete(w.workers, i, i+1)
 	case 1: // it is lost: its task is delivered to another
 		w.workers = slices.Delete(w.workers, i, i+1)
@@ -286,6 +294,7 @@ func TestTrees(t *testing.T) {
 		root := w.id()
 		limits := nestor.DefaultLimits()
 		limits.BudgetUSD = one(w, "budget", 0, 1, 10.0)
+		limits.LimitWait = one(w, "limit wait", 0, time.Hour)
 		limits.Children = 1 + w.pick(4, "children")
 		limits.Descendants = w.pick(20, "descendants")
 		if err := w.give(root, plan.Submit{ID: root, Task: nestor.Task{Limits: limits}}); err != nil {
@@ -307,6 +316,9 @@ func TestTrees(t *testing.T) {
 					ids = append(ids, id)
 				}
 				slices.Sort(ids)
+				if w.yes("write") {
+					w.give(ids[w.pick(len(ids), "run")], plan.Write{ID: fmt.Sprint(w.now), Content: "hello"})
+				}
 				if w.pick(20, "cancel") == 0 {
 					w.give(ids[w.pick(len(ids), "run")], plan.Cancel{Cause: nestor.Cause{Kind: nestor.Stopped, By: "somebody"}, Now: w.yes("now")})
 				}
