@@ -79,8 +79,13 @@ type Config struct {
 	CanUseTool func(context.Context, *claude.PermissionRequest) (claude.Decision, error)
 	Hooks      claude.Hooks
 
+	// OnFrame is called for each sign of life of what the agent runs on, also
+	// those that are no messages, from any goroutine; nil tells nobody.
+	OnFrame func()
+
 	// Resume is the session to go on with: the session_id in the metadata of
-	// what an earlier agent said. Empty begins a new one.
+	// what an earlier agent said. Empty begins a new one. If there is no such
+	// session, the first message fails with [ErrNoSession].
 	Resume string
 
 	// Credentials is for what one provider alone knows. Provider "sdk" reads

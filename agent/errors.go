@@ -12,13 +12,15 @@ var (
 	ErrAuth     = errors.New("not authenticated") // what the agent runs on is missing, or has no credentials
 	ErrAPI      = errors.New("API error")         // the model's API, or the process that talks to it, failed; see Error.Status
 	ErrTimeout  = errors.New("timed out")
+	// ErrNoSession says that there is nothing to resume.
+	ErrNoSession = errors.New("no such session")
 )
 
 // Error is what went wrong between an agent and what it runs on. It is tested
 // with [errors.Is] and the kinds above, and with [errors.As] for its Status.
 type Error struct {
 	Provider string // the type of the provider
-	Kind     error  // ErrAuth, ErrAPI or ErrTimeout; nil for none of these
+	Kind     error  // ErrAuth, ErrAPI, ErrTimeout or ErrNoSession; nil for none of these
 	Status   int    // of an ErrAPI: the HTTP status, or the exit code of the process; zero if unknown
 	Err      error
 }

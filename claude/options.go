@@ -129,6 +129,7 @@ type Options struct {
 	Grace       time.Duration // how long Close waits before it terminates the CLI, and again before it kills it; zero means 5s
 
 	Stderr      func(line string) // is called for each line, without its end; nil drops them
+	OnFrame     func()            // is called for each frame of the CLI, or some at once, also those that are no messages: signs of life; nil tells nobody
 	OnDebugLine func(line []byte) // is called for lines on stdout that are not JSON; nil drops them
 	Log         *slog.Logger      // gets warnings about the options and the CLI's version; nil discards
 

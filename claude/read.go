@@ -38,6 +38,9 @@ func (s *Session) read(ctx context.Context) {
 			}
 			frames = append(frames, f)
 		}
+		if s.opts.OnFrame != nil {
+			s.opts.OnFrame()
+		}
 		decodeFrames(frames)
 		s.frames(ctx, frames)
 	}

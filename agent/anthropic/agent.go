@@ -233,7 +233,7 @@ func (s *session) load(ctx context.Context) error {
 		return fmt.Errorf("resuming session %s: %w", s.id, err)
 	}
 	if len(records) == 0 {
-		return fmt.Errorf("resuming session %s: no conversation found with that session ID", s.id)
+		return &agent.Error{Provider: Type, Kind: agent.ErrNoSession, Err: fmt.Errorf("resuming session %s: no conversation found with that session ID", s.id)}
 	}
 	if s.conv, err = rebuild(s.p.prices, records); err != nil {
 		return fmt.Errorf("resuming session %s: %w", s.id, err)

@@ -54,6 +54,9 @@ func (t *turn) try(ctx context.Context, make func(model string) *request, each f
 	for attempt := 1; ; attempt++ {
 		start := time.Now()
 		first := func(event json.RawMessage) {
+			if t.s.set.OnFrame != nil {
+				t.s.set.OnFrame()
+			}
 			if t.firstByte == 0 {
 				t.firstByte = time.Since(t.began)
 			}
@@ -75,6 +78,12 @@ func (t *turn) try(ctx context.Context, make func(model string) *request, each f
 			t.fallBack(trigger)
 			attempt, overloads = 0, 0
 			continue
+		}
+		if f.limited() {
+			t.say(line(t.s.id, fields{"type": "rate_limit_event", "rate_limit_info": fields{
+				"status": "rejected", "resetsAt": f.reset.Unix(), "rateLimitType": f.kind,
+			}}))
+			return a, f, nil
 		}
 		if !f.again || attempt > retries {
 			return a, f, nil

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,6 +128,36 @@ func TestRetryAfter(t *testing.T) {
 		}
 		if took := time.Since(start); took != 77*time.Second {
 			t.Errorf("it waited %v", took)
+		}
+	})
+}
+
+// A limit that is reset in an hour is no reason to try again, and is told.
+func TestUsageLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := still(t, `rules: [{turns: [{fail: {status: 429, retry_after: 1h}}]}]`)
+		start := time.Now()
+		said, err := say(t, t.Context(), b.create(agent.Config{}), "go")
+		if e, ok := errors.AsType[*agent.Error](err); !ok || e.Status != 429 || time.Since(start) > time.Second {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		limit := slices.IndexFunc(said, func(m agent.Message) bool { return m.Metadata["sdk_type"] == "rate_limit" })
+		if limit < 0 || said[limit].Metadata["status"] != "rejected" || said[limit].Metadata["resets_at"] != start.Add(time.Hour).UTC().Format(time.RFC3339) {
+			t.Errorf("it said %+v", said)
+		}
+	})
+}
+
+// A tool that takes long gives signs of life, and so does an answer that comes.
+func TestSignsOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := still(t, `rules: [{turns: [{text: "a longer answer that comes in parts", chunk: 4, delay: 1s}]}]`)
+		var signs atomic.Int32
+		if _, err := say(t, t.Context(), b.create(agent.Config{OnFrame: func() { signs.Add(1) }}), "go"); err != nil {
+			t.Error(err)
+		}
+		if signs.Load() < 9 {
+			t.Errorf("%d signs of life", signs.Load())
 		}
 	})
 }

@@ -203,7 +203,9 @@ func (s *session) make(ctx context.Context, c call, all map[string]tools.Tool) *
 func (s *session) run(ctx context.Context, o *outcome, tool tools.Tool) {
 	start := time.Now()
 	o.ran = true
+	living := s.living()
 	o.result, o.err = guarded(ctx, tool, o.Input)
+	living()
 	took := float64(time.Since(start).Milliseconds())
 	cancelled := o.err != nil && ctx.Err() != nil
 	if cancelled {
@@ -241,6 +243,35 @@ func (s *session) run(ctx context.Context, o *outcome, tool tools.Tool) {
 	}
 	if h.stop && !o.stop {
 		o.stop, o.why = true, h.why
+	}
+}
+
+// pulse is how often a tool that runs is a sign of life.
+const pulse = 5 * time.Second
+
+// living gives signs of life until stop is called: a tool runs in this process,
+// and has limits of its own.
+func (s *session) living() (stop func()) {
+	if s.set.OnFrame == nil {
+		return func() {}
+	}
+	var beat sync.WaitGroup
+	done := make(chan struct{})
+	beat.Go(func() {
+		tick := time.NewTicker(pulse)
+		defer tick.Stop()
+		for {
+			s.set.OnFrame()
+			select {
+			case <-tick.C:
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		beat.Wait()
 	}
 }
 

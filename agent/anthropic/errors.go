@@ -24,6 +24,7 @@ type failure struct {
 	text    string
 	request string
 	after   time.Duration // when to try again; zero if the API does not say
+	reset   time.Time     // when a usage limit is reset; zero if it is none, or the API does not say
 	again   bool          // trying again may help
 	err     error
 }
@@ -58,6 +59,9 @@ func failureOf(err error) *failure {
 	}
 	if api.Response != nil {
 		f.after = retryAfter(api.Response.Header)
+		if f.status == 429 {
+			f.reset = resetOf(api.Response.Header)
+		}
 	}
 	message := body.Error.Message
 	if message == "" {
@@ -89,6 +93,32 @@ func (f *failure) tooLong() bool {
 	return f.status == 413 || f.status == 400 &&
 		(strings.Contains(f.text, "prompt is too long") || strings.Contains(f.text, "exceed context limit"))
 }
+
+// usageWait is how far ahead the reset of a limit is that is none of a burst of
+// requests: there is no sense in trying meanwhile.
+const usageWait = 2 * time.Minute
+
+// limited tells whether a usage limit is met.
+func (f *failure) limited() bool { return time.Until(f.reset) > usageWait }
+
+// resetOf returns when a limit is reset, zero if that is not told. The API tells
+// of that of a plan in a header of its own.
+func resetOf(h http.Header) time.Time {
+	if s, err := strconv.ParseInt(h.Get("Anthropic-Ratelimit-Unified-Reset"), 10, 64); err == nil && s > 0 && time.Until(time.Unix(s, 0)) < maxReset {
+		return time.Unix(s, 0)
+	}
+	text := h.Get("Retry-After")
+	if s, err := strconv.ParseFloat(text, 64); err == nil && s > 0 && s < maxReset.Seconds() {
+		return time.Now().Add(time.Duration(s * float64(time.Second)))
+	}
+	if at, err := http.ParseTime(text); err == nil && time.Until(at) < maxReset {
+		return at
+	}
+	return time.Time{}
+}
+
+// maxReset is the longest time to a reset that is believed.
+const maxReset = 31 * 24 * time.Hour
 
 // maxRetryAfter bounds how long an API may make an agent wait.
 const maxRetryAfter = 10 * time.Minute

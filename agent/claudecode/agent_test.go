@@ -198,7 +198,7 @@ func TestConversationThatIsGone(t *testing.T) {
 	a := create(t, fake("forgetful"), client(agent.Config{}))
 	answer(t, a, "hello")
 	_, err := say(t, bounded(t), a, "again")
-	checkError(t, err, agent.ErrAPI, 1, "No conversation found")
+	checkError(t, err, agent.ErrNoSession, 1, "No conversation found")
 	if got := answer(t, a, "anew"); got != "new" {
 		t.Errorf("afterwards it answers %q", got)
 	}

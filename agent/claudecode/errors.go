@@ -53,6 +53,9 @@ func errorOf(ctx context.Context, err error, last claude.AssistantError) error {
 			e.Kind = agent.ErrAuth
 		}
 	}
+	if noConversation(err) {
+		e.Kind = agent.ErrNoSession
+	}
 	return e
 }
 

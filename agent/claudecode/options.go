@@ -59,6 +59,7 @@ func (p *Provider) optionsOf(c agent.Config) (claude.Options, error) {
 		StrictMCP:           len(sources) == 0,
 		SettingSources:      sources,
 		PartialMessages:     partial,
+		OnFrame:             c.OnFrame,
 		ForwardSubagentText: true,
 		Log:                 p.opts.Log,
 	}, err
