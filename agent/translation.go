@@ -20,7 +20,8 @@ type meta = map[string]any
 
 // Translate makes messages of what a provider says in Claude's types, as an agent
 // of that name: one for each block that means something, none if nothing does. What each is, "sdk_type" says; all have
-// "session_id", and what a subagent says has "parent_tool_use_id":
+// "session_id", what a subagent says has "parent_tool_use_id", and what is part of
+// an answer of the model has its "message_id" and its "usage" so far:
 //
 //	assistant_text    chat    what the model said
 //	thinking          system  what it thought
@@ -136,7 +137,10 @@ func part(msg claude.Message, sender string, kind Kind, sdkType, content string,
 // blocksOf makes a message of each block.
 func blocksOf(m *claude.Assistant, sender string) (list []Message) {
 	add := func(kind Kind, sdkType, content string, more meta) {
-		all := meta{"parent_tool_use_id": m.ParentToolUseID, "subagent_type": m.SubagentType, "model": m.Model, "error": string(m.Error)}
+		all := meta{
+			"parent_tool_use_id": m.ParentToolUseID, "subagent_type": m.SubagentType, "model": m.Model, "error": string(m.Error),
+			"message_id": m.MessageID, "usage": usage(m.Usage),
+		}
 		maps.Copy(all, more)
 		if m.Aborted {
 			all["aborted"] = true

@@ -157,9 +157,7 @@ func (x *Execution) Report(ctx context.Context, wait *nestor.Wait, spent float64
 // Note takes note of what is known of the attempt, whatever it does. Its fence is
 // filled in.
 func (x *Execution) Note(ctx context.Context, n plan.Note) error {
-	x.mu.Lock()
-	n.Fence, n.Heard = x.fence, max(n.Heard, x.heard)
-	x.mu.Unlock()
+	n.Fence = x.Fence()
 	if _, err := x.e.apply(ctx, x.id, n); err != nil {
 		return fmt.Errorf("run %s: %w", x.id, err)
 	}
@@ -177,7 +175,8 @@ func (x *Execution) Letters(n int) ([]plan.Letter, <-chan struct{}) {
 }
 
 // Heard says that the run has heard its letters up to number n. It is on record
-// with the next note, or the end.
+// with its end, or with a note that says so; another attempt hears those again
+// that are not.
 func (x *Execution) Heard(n int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dfaf701a/nestor"
@@ -15,8 +17,7 @@ import (
 // conversation turns what an agent says into events and a result.
 type conversation struct {
 	run   Run
-	log   Log
-	spent func(usd float64)
+	host  Host
 	agent string
 
 	tools    map[string]string // names of tools, by the id of their use
@@ -25,6 +26,19 @@ type conversation struct {
 	last     nestor.Result     // as far as results have told
 	ended    bool              // a result was heard
 	failure  *nestor.Failure   // that the last result told
+	reset    time.Time         // of a usage limit that was met; zero if none was
+	mismatch string            // what is wrong with a result that has a schema; empty if nothing is
+
+	answer string       // the message_id of the answer that comes
+	turns  int          // answers so far
+	usage  nestor.Usage // of those before it
+
+	mu    sync.Mutex // guards what follows
+	given int        // the last letter that the agent was given
+}
+
+func newConversation(run Run, host Host) *conversation {
+	return &conversation{run: run, host: host, tools: map[string]string{}}
 }
 
 // say appends events.
@@ -32,10 +46,15 @@ func (c *conversation) say(ctx context.Context, events ...nestor.Event) error {
 	for _, e := range events {
 		*e.Head() = c.header()
 	}
-	if err := c.log.Append(ctx, events...); err != nil {
+	if err := c.host.Append(ctx, events...); err != nil {
 		return fmt.Errorf("appending to the log: %w", err)
 	}
 	return nil
+}
+
+// progress says what the run does now.
+func (c *conversation) progress(ctx context.Context, activity string) error {
+	return c.say(ctx, &nestor.ExecutionProgress{ExecutionID: string(c.run.ID), Agent: c.agent, Activity: activity})
 }
 
 func (c *conversation) header() nestor.Header {
@@ -53,8 +72,14 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 		text, _ := m.Metadata[key].(string)
 		return text
 	}
-	if id := str("session_id"); id != "" {
+	if id := str("session_id"); id != "" && id != c.last.Session {
 		c.last.Session = id
+		if err := c.host.Began(ctx, id); err != nil {
+			return fmt.Errorf("taking note of the session: %w", err)
+		}
+	}
+	if err := c.count(ctx, m); err != nil {
+		return err
 	}
 	switch str("sdk_type") {
 	case "assistant_text":
@@ -92,10 +117,17 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 		})
 	case "result":
 		c.conclude(m)
-		c.spent(c.last.CostUSD)
-		return c.say(ctx, &nestor.ChatComplete{Success: c.failure == nil})
+		c.host.Spent(c.last.CostUSD)
+		c.heard()
+		return c.say(ctx, &nestor.ChatComplete{Success: c.failure == nil}, &nestor.ExecutionProgress{
+			ExecutionID: string(c.run.ID), Agent: c.agent, Turns: c.last.Turns, CostUSD: c.last.CostUSD, Usage: new(c.last.Usage),
+		})
 	case "init":
-		return c.say(ctx, &nestor.ExecutionProgress{ExecutionID: string(c.run.ID), Agent: who, Activity: "session " + c.last.Session})
+		return nil
+	case "rate_limit":
+		if at, err := time.Parse(time.RFC3339, str("resets_at")); err == nil && str("status") == "rejected" {
+			c.reset = at
+		}
 	case "":
 		// A provider that says nothing but texts.
 		c.text.WriteString(m.Content)
@@ -110,7 +142,29 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 
 func (c *conversation) delta(e nestor.Event) {
 	*e.Head() = c.header()
-	c.log.Delta(e)
+	c.host.Delta(e)
+}
+
+// count counts the agent's own answers, and says so with each.
+func (c *conversation) count(ctx context.Context, m agent.Message) error {
+	id, _ := m.Metadata["message_id"].(string)
+	if _, below := m.Metadata["parent_tool_use_id"]; id == "" || id == c.answer || below {
+		return nil
+	}
+	c.answer = id
+	c.turns++
+	tokens, _ := m.Metadata["usage"].(map[string]int)
+	c.usage = c.usage.Add(usageOf(tokens))
+	return c.say(ctx, &nestor.ExecutionProgress{
+		ExecutionID: string(c.run.ID), Agent: c.agent, Turns: c.turns, CostUSD: c.last.CostUSD, Usage: new(c.usage),
+	})
+}
+
+func usageOf(tokens map[string]int) nestor.Usage {
+	return nestor.Usage{
+		Input: tokens["input_tokens"], Output: tokens["output_tokens"],
+		CacheRead: tokens["cache_read_input_tokens"], CacheWrite: tokens["cache_creation_input_tokens"],
+	}
 }
 
 // describe returns what the model says a call is for, or the first thing in its
@@ -145,10 +199,7 @@ func (c *conversation) conclude(m agent.Message) {
 	c.last.CostUSD = max(c.last.CostUSD, number("total_cost_usd"))
 	c.last.Turns += int(number("num_turns"))
 	if usage, ok := m.Metadata["usage"].(map[string]int); ok {
-		c.last.Usage = c.last.Usage.Add(nestor.Usage{
-			Input: usage["input_tokens"], Output: usage["output_tokens"],
-			CacheRead: usage["cache_read_input_tokens"], CacheWrite: usage["cache_creation_input_tokens"],
-		})
+		c.last.Usage = c.last.Usage.Add(usageOf(usage))
 	}
 	if structured, ok := m.Metadata["structured_output"].(json.RawMessage); ok {
 		c.last.Structured = structured
@@ -159,6 +210,12 @@ func (c *conversation) conclude(m agent.Message) {
 	}
 	reason, _ := m.Metadata["reason"].(string)
 	c.failure = &nestor.Failure{Kind: kindOf(reason, int(number("api_error_status"))), Message: m.Content}
+	// So did older versions tell when a limit is reset.
+	if _, at, ok := strings.Cut(m.Content, "limit reached|"); ok {
+		if s, err := strconv.ParseInt(at, 10, 64); err == nil {
+			c.reset = time.Unix(s, 0)
+		}
+	}
 }
 
 // kindOf returns the kind of a failure that a result tells, by its subtype or
@@ -198,6 +255,11 @@ func (c *conversation) result(ctx context.Context, err error) nestor.Result {
 		f = failureOf(err)
 	case !c.ended && c.text.Len() == 0:
 		f = &nestor.Failure{Kind: nestor.Connection, Message: "the agent ended without a result"}
+	case c.mismatch != "":
+		f = &nestor.Failure{Kind: nestor.Invalid, Message: "the result does not follow its schema: " + c.mismatch}
+	}
+	if f != nil && !c.reset.IsZero() && (f.Kind == nestor.Connection || f.Kind == nestor.Provider) {
+		f = &nestor.Failure{Kind: nestor.Limited, Message: f.Message, Until: c.reset}
 	}
 	r.Error = f
 	switch {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/dfaf701a/nestor"
@@ -26,19 +27,37 @@ type Run struct {
 	Env     []string // K=V, for what the agent starts
 }
 
-// Log is where the events of a run go.
-type Log interface {
+// Host is whom a run is executed for. Its methods may be called from any
+// goroutine.
+type Host interface {
 	// Append returns when the events are durable.
 	Append(ctx context.Context, events ...nestor.Event) error
 	// Delta says what is live only. It does not wait.
 	Delta(event nestor.Event)
+	// Began says which session of the provider the run has. When it returns, a
+	// later attempt can go on with it.
+	Began(ctx context.Context, session string) error
+	// Spent says what the attempt has spent so far, in USD.
+	Spent(usd float64)
+	// Letters returns what was written to the run behind letter n, in order, and
+	// a channel that is closed when there may be more.
+	Letters(n int) ([]Letter, <-chan struct{})
+	// Heard says that the agent has dealt with the letters up to n.
+	Heard(n int)
+}
+
+// Letter is what somebody wrote to a run.
+type Letter struct {
+	N       int // its number in the run, from 1
+	From    string
+	Content string
 }
 
 // Workspace is where runs work.
 type Workspace interface {
 	// Open returns the folder of a run. Close is called once, when nothing of the
-	// run uses it any more.
-	Open(ctx context.Context, run Run) (dir string, close func() error, err error)
+	// run uses it any more, with what came of it, and may add to that.
+	Open(ctx context.Context, run Run) (dir string, close func(*nestor.Result) error, err error)
 }
 
 // Policy says what runs may do.
@@ -82,33 +101,45 @@ func New(opts Options) *Runner {
 	return &Runner{opts: opts}
 }
 
+// Provider returns the type of the provider that a task runs on.
+func (r *Runner) Provider(t nestor.Task) string {
+	if t.Provider != "" {
+		return t.Provider
+	}
+	return r.opts.Provider
+}
+
 // Dir is a Workspace in which a run works in the folder that its task names, or
 // else in this one; empty means the current directory.
 type Dir string
 
 // Open returns the folder.
-func (d Dir) Open(_ context.Context, run Run) (string, func() error, error) {
+func (d Dir) Open(_ context.Context, run Run) (string, func(*nestor.Result) error, error) {
 	dir := string(d)
 	if run.Task.Dir != "" {
 		dir = run.Task.Dir
 	}
-	return dir, func() error { return nil }, nil
+	return dir, func(*nestor.Result) error { return nil }, nil
 }
-
-// errSilent ends the work of an agent that gives no sign of life.
-var errSilent = errors.New("no sign of life")
 
 // Execute executes a run and returns its result. When ctx ends, the agent is
 // stopped, and the result says what there is; a *nestor.Cause as the context's
-// cause is what ended it. What the run has spent so far is told to spent, in USD;
-// nil tells nobody.
-func (r *Runner) Execute(ctx context.Context, run Run, log Log, spent func(usd float64)) nestor.Result {
-	if spent == nil {
-		spent = func(float64) {}
+// cause is what ended it.
+func (r *Runner) Execute(ctx context.Context, run Run, host Host) nestor.Result {
+	c := newConversation(run, host)
+	dir, closeDir, err := r.opts.Workspace.Open(ctx, run)
+	if err != nil {
+		err = fmt.Errorf("opening the workspace: %w", err)
+	} else {
+		err = r.converse(ctx, run, dir, c)
 	}
-	c := &conversation{run: run, log: log, spent: spent, tools: map[string]string{}}
-	err := r.converse(ctx, run, c)
 	result := c.result(ctx, err)
+	if closeDir != nil {
+		if err := closeDir(&result); err != nil && result.Status == nestor.Success {
+			result.Status = nestor.Error
+			result.Error = &nestor.Failure{Kind: nestor.Internal, Message: fmt.Sprintf("closing the workspace: %v", err)}
+		}
+	}
 	if f := result.Error; f != nil {
 		// What ended it is on record also if the context has ended.
 		note, stop := context.WithTimeout(context.WithoutCancel(ctx), r.opts.Grace)
@@ -120,45 +151,94 @@ func (r *Runner) Execute(ctx context.Context, run Run, log Log, spent func(usd f
 	return result
 }
 
-// converse has the agent work, and returns what went wrong.
-func (r *Runner) converse(ctx context.Context, run Run, c *conversation) (failure error) {
-	name := run.Task.Provider
-	if name == "" {
-		name = r.opts.Provider
-	}
+// converse has an agent work, and returns what went wrong. If the session that it
+// should go on with is gone, it begins anew.
+func (r *Runner) converse(ctx context.Context, run Run, dir string, c *conversation) error {
+	name := r.Provider(run.Task)
 	provider, err := r.opts.Providers.Get(name)
 	if err != nil {
 		return &nestor.Failure{Kind: nestor.Provider, Message: err.Error()}
 	}
-	dir, closeDir, err := r.opts.Workspace.Open(ctx, run)
-	if err != nil {
-		return fmt.Errorf("opening the workspace: %w", err)
-	}
-	defer func() {
-		if err := closeDir(); err != nil {
-			failure = errors.Join(failure, fmt.Errorf("closing the workspace: %w", err))
+	err = r.talk(ctx, run, provider, dir, c)
+	if run.Session != "" && errors.Is(err, agent.ErrNoSession) {
+		if err := c.progress(ctx, "session "+run.Session+" is gone: it begins anew"); err != nil {
+			return err
 		}
-	}()
-	a, err := provider.Create(ctx, r.config(run, name, dir))
-	if err != nil {
-		return err
+		run.Session = ""
+		err = r.talk(ctx, run, provider, dir, c)
 	}
-	defer func() {
-		ending, stop := context.WithTimeout(context.WithoutCancel(ctx), r.opts.Grace)
-		defer stop()
-		if err := a.Shutdown(ending); err != nil {
-			r.opts.Log.Warn("an agent did not end in time", "run", run.ID, "error", err)
-		}
-	}()
-	c.agent = a.Name()
-	if err := c.say(ctx, &nestor.ChatStart{Message: run.Task.Input}, &nestor.AgentStart{Agent: a.Name(), AgentType: name}); err != nil {
-		return err
+	return err
+}
+
+// errSilent ends the work of an agent that gives no sign of life.
+var errSilent = errors.New("no sign of life")
+
+// talk makes an agent, tells it what it is to do and hears it, until nothing is
+// left to be said to it.
+func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, dir string, c *conversation) (failure error) {
+	schema, err := parseSchema(run.Task.Schema)
+	if err != nil {
+		return &nestor.Failure{Kind: nestor.Invalid, Message: err.Error()}
 	}
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	alive := watch(run.Task.Limits.Silence, func() { stop(errSilent) })
+	limit := run.Task.Limits.Silence
+	alive := watch(limit, func() {
+		if err := c.progress(ctx, fmt.Sprintf("no sign of life for %v: it is interrupted", limit)); err != nil {
+			r.opts.Log.Warn("silence is not on record", "run", run.ID, "error", err)
+		}
+		stop(errSilent)
+	})
 	defer alive.stop()
-	for m, err := range a.Handle(work, message(run)) {
+	a, err := provider.Create(ctx, r.config(run, provider.Type(), dir, alive.sign))
+	if err != nil {
+		return err
+	}
+	defer r.shutdown(ctx, run, a, c, func() bool { return errors.Is(failure, errSilent) })
+	c.agent = a.Name()
+	m := message(run)
+	if err := c.say(ctx, &nestor.ChatStart{Message: m.Content}, &nestor.AgentStart{Agent: a.Name(), AgentType: provider.Type()}); err != nil {
+		return err
+	}
+	for asked := 0; ; {
+		if err := r.hear(ctx, work, a, m, c, alive); err != nil || c.failure != nil {
+			return err
+		}
+		switch letters, _ := c.unheard(); {
+		case len(letters) > 0:
+			m = c.together(letters)
+		case schema != nil && !c.conforms(schema) && asked < maxAsked:
+			asked++
+			m = agent.NewMessage("nestor", "Your result does not follow its schema: "+c.mismatch+"\nGive the result again, so that it does.")
+		default:
+			return nil
+		}
+		if err := c.say(ctx, &nestor.ChatStart{Message: m.Content}); err != nil {
+			return err
+		}
+	}
+}
+
+// maxAsked is how often an agent is asked again for a result that follows its
+// schema.
+const maxAsked = 2
+
+// hear has the agent handle one message. What is written to the run meanwhile is
+// handed on, if the agent can take it.
+func (r *Runner) hear(ctx, work context.Context, a agent.Agent, m agent.Message, c *conversation, alive *watchman) error {
+	if pusher, ok := a.(agent.Pusher); ok {
+		pushing, stop := context.WithCancel(work)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			c.push(pushing, pusher)
+		}()
+		defer func() {
+			stop()
+			<-done
+		}()
+	}
+	for m, err := range a.Handle(work, m) {
 		if err != nil {
 			if errors.Is(context.Cause(work), errSilent) {
 				return errSilent
@@ -173,23 +253,42 @@ func (r *Runner) converse(ctx context.Context, run Run, c *conversation) (failur
 	return nil
 }
 
+// shutdown ends an agent, also one that does not listen.
+func (r *Runner) shutdown(ctx context.Context, run Run, a agent.Agent, c *conversation, silent func() bool) {
+	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), r.opts.Grace)
+	defer stop()
+	if silent() {
+		if err := c.progress(ending, "it is ended, for it gives no sign of life"); err != nil {
+			r.opts.Log.Warn("silence is not on record", "run", run.ID, "error", err)
+		}
+	}
+	if err := a.Shutdown(ending); err != nil {
+		r.opts.Log.Warn("an agent did not end in time", "run", run.ID, "error", err)
+	}
+}
+
+// maxReminder is how much of a task an agent is told again that goes on with it.
+const maxReminder = 4 << 10
+
 // message is what the agent is given.
 func message(run Run) agent.Message {
 	m := agent.NewMessage("nestor", run.Task.Input)
 	if run.Session != "" {
-		m.Content = "You were interrupted. Go on with what you were asked to do; look first at what is already done."
+		m.Content = "You were interrupted. Go on with what you were asked to do; look first at what is already done. You were asked:\n\n" +
+			strings.ToValidUTF8(run.Task.Input[:min(len(run.Task.Input), maxReminder)], "")
 	}
 	return m
 }
 
 // config makes the agent's config of a task.
-func (r *Runner) config(run Run, provider, dir string) agent.Config {
+func (r *Runner) config(run Run, provider, dir string, alive func()) agent.Config {
 	t := run.Task
 	c := agent.Config{
 		Name: t.Agent, Provider: provider, Model: t.Model, Dir: dir, Schema: t.Schema, Env: run.Env, Resume: run.Session,
-		Limits: agent.Limits{MaxTurns: t.Limits.Turns, MaxBudgetUSD: t.Limits.BudgetUSD},
-		// Texts come also as they are written.
-		Credentials: map[string]string{"partial": "true"},
+		Limits:  agent.Limits{MaxTurns: t.Limits.Turns, MaxBudgetUSD: t.Limits.BudgetUSD},
+		OnFrame: alive,
+		// Texts come also as they are written, and letters find the agent as it was.
+		Credentials: map[string]string{"partial": "true", "mode": "client"},
 	}
 	if c.Name == "" {
 		c.Name = "agent"

@@ -27,12 +27,53 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// records is a log in memory.
+// records is a host that keeps all in memory.
 type records struct {
-	mu     sync.Mutex // guards what follows
-	events []nestor.Event
-	deltas int
-	fail   error // of Append; nil for none
+	mu      sync.Mutex // guards what follows
+	events  []nestor.Event
+	deltas  int
+	fail    error // of Append; nil for none
+	session string
+	spent   float64
+	letters []runner.Letter
+	heard   int
+	more    chan struct{} // closed and replaced when letters come; nil if none ever do
+}
+
+func (r *records) Began(_ context.Context, session string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.session = session
+	return nil
+}
+
+func (r *records) Spent(usd float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spent = usd
+}
+
+func (r *records) Letters(n int) ([]runner.Letter, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.letters[min(n, len(r.letters)):]), r.more
+}
+
+func (r *records) Heard(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.heard = max(r.heard, n)
+}
+
+// write writes a letter.
+func (r *records) write(content string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.letters = append(r.letters, runner.Letter{N: len(r.letters) + 1, From: "ada", Content: content})
+	if r.more != nil {
+		close(r.more)
+		r.more = make(chan struct{})
+	}
 }
 
 func (r *records) Append(_ context.Context, events ...nestor.Event) error {
@@ -105,7 +146,7 @@ func (s stage) execute(t *testing.T, task nestor.Task) (nestor.Result, *records)
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	log := &records{}
-	return s.Execute(ctx, runner.Run{ID: id, Root: root, Depth: 1, Task: task}, log, nil), log
+	return s.Execute(ctx, runner.Run{ID: id, Root: root, Depth: 1, Task: task}, log), log
 }
 
 // list is a policy that approves some tools.
@@ -197,7 +238,7 @@ rules:
 		log := &records{}
 		done := make(chan nestor.Result)
 		go func() {
-			done <- s.Execute(ctx, runner.Run{ID: id, Root: root, Task: nestor.Task{Input: "go"}}, log, nil)
+			done <- s.Execute(ctx, runner.Run{ID: id, Root: root, Task: nestor.Task{Input: "go"}}, log)
 		}()
 		for _, err := os.Stat(filepath.Join(s.dir, "began")); err != nil; _, err = os.Stat(filepath.Join(s.dir, "began")) {
 			select {
@@ -224,7 +265,7 @@ rules:
 		if first.Session == "" {
 			t.Fatalf("it has no session: %+v", first)
 		}
-		again := s.Execute(t.Context(), runner.Run{ID: id, Root: root, Task: nestor.Task{Input: "begin"}, Session: first.Session}, &records{}, nil)
+		again := s.Execute(t.Context(), runner.Run{ID: id, Root: root, Task: nestor.Task{Input: "begin"}, Session: first.Session}, &records{})
 		if again.Status != nestor.Success || again.Output != "I go on." || again.Session != first.Session {
 			t.Errorf("it is %+v, %+v", again, again.Error)
 		}
@@ -245,7 +286,7 @@ func TestSilenceEndsARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := written(t, scripted.Turn{Say: []scripted.Line{{Content: "one"}, {Content: "two", After: 50 * time.Second}, {Content: "never", After: 61 * time.Second}}})
 		began := time.Now()
-		got := r.Execute(t.Context(), runner.Run{ID: id, Root: root, Task: nestor.Task{Limits: nestor.Limits{Silence: time.Minute}}}, &records{}, nil)
+		got := r.Execute(t.Context(), runner.Run{ID: id, Root: root, Task: nestor.Task{Limits: nestor.Limits{Silence: time.Minute}}}, &records{})
 		if got.Status != nestor.Partial || got.Error.Kind != nestor.Silence || time.Since(began) != 110*time.Second {
 			t.Errorf("after %v it is %s, %+v", time.Since(began), got.Status, got.Error)
 		}
@@ -265,7 +306,7 @@ func TestFailuresHaveTheirKind(t *testing.T) {
 		{&agent.Error{Kind: agent.ErrTimeout, Err: errors.New("late")}, nestor.Connection},
 	} {
 		r := written(t, scripted.Turn{Fail: test.err})
-		got := r.Execute(t.Context(), runner.Run{ID: id, Root: root}, &records{}, nil)
+		got := r.Execute(t.Context(), runner.Run{ID: id, Root: root}, &records{})
 		if got.Status != nestor.Error || got.Error.Kind != test.kind {
 			t.Errorf("%v is %s, %+v", test.err, got.Status, got.Error)
 		}
@@ -274,12 +315,12 @@ func TestFailuresHaveTheirKind(t *testing.T) {
 
 func TestWhatCannotBeginSaysWhy(t *testing.T) {
 	r := written(t)
-	got := r.Execute(t.Context(), runner.Run{Task: nestor.Task{Provider: "sky"}}, &records{}, nil)
+	got := r.Execute(t.Context(), runner.Run{Task: nestor.Task{Provider: "sky"}}, &records{})
 	if got.Status != nestor.Error || !strings.Contains(got.Error.Message, `no provider "sky"; there are: scripted`) {
 		t.Errorf("it is %s, %+v", got.Status, got.Error)
 	}
 	full := errors.New("the disk is full")
-	got = r.Execute(t.Context(), runner.Run{}, &records{fail: full}, nil)
+	got = r.Execute(t.Context(), runner.Run{}, &records{fail: full})
 	if got.Status != nestor.Error || !strings.Contains(got.Error.Message, full.Error()) {
 		t.Errorf("without a log it is %s, %+v", got.Status, got.Error)
 	}

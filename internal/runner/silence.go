@@ -1,8 +1,12 @@
 package runner
 
-import "time"
+import (
+	"sync"
+	"time"
+)
 
-// watchman calls a function when there was no sign of life for too long.
+// watchman calls a function once when there was no sign of life for too long. Its
+// methods may be called from any goroutine.
 type watchman struct {
 	limit time.Duration
 	timer *time.Timer
@@ -12,7 +16,7 @@ type watchman struct {
 func watch(limit time.Duration, silent func()) *watchman {
 	w := &watchman{limit: limit}
 	if limit > 0 {
-		w.timer = time.AfterFunc(limit, silent)
+		w.timer = time.AfterFunc(limit, sync.OnceFunc(silent))
 	}
 	return w
 }
