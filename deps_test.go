@@ -113,6 +113,15 @@ var architecture = rules{
 			why:  "a provider knows the contract alone",
 			ours: []string{"agent"},
 		},
+		"api": {
+			why:  "programs of others import it to reach a daemon: it knows the vocabulary alone",
+			ours: []string{"."},
+			outside: allow{
+				"net":      "it dials the daemon's socket",
+				"net/http": "and asks there",
+				"syscall":  "how the operating system says that nobody listens",
+			},
+		},
 		"scriptmodel": {
 			why: "it plays a model for anybody's client, so it knows none of ours",
 			outside: allow{
@@ -156,6 +165,16 @@ var architecture = rules{
 			ours: []string{".", "agent"},
 			outside: allow{
 				"github.com/google/jsonschema-go": "a result follows its schema, whatever the provider says",
+			},
+		},
+		"internal/server": {
+			why:  "it translates and decides nothing: what a daemon does is behind its interface",
+			ours: []string{".", "api"},
+			outside: allow{
+				"os":       "the socket's file",
+				"syscall":  "its mode before it has a name, and whether somebody listens on it",
+				"net":      "it listens",
+				"net/http": "it speaks HTTP",
 			},
 		},
 		"internal/pool": {

@@ -1,0 +1,180 @@
+// Package api is how programs reach Nestor's daemon: the types that its HTTP
+// interface speaks, and a client for its Unix socket.
+//
+//	POST /v1/runs                  Submission → Run
+//	GET  /v1/runs                  Query → {"runs": [Run]}
+//	GET  /v1/runs/{id}             Run; with wait=30s when it has ended, or after that time
+//	GET  /v1/runs/{id}/tree        {"runs": [Run]}
+//	GET  /v1/runs/{id}/events      EventsQuery → server-sent events
+//	POST /v1/runs/{id}/cancel      Cancellation
+//	POST /v1/runs/{id}/messages    Message
+//	GET  /v1/search                q and Query → {"hits": [Hit]}
+//	POST /v1/backup                {"path": file}
+//	GET  /v1/info                  Info
+//	GET  /healthz, /readyz
+//
+// What goes wrong is a [Problem]. Times are RFC 3339, spans of time in bodies
+// are nanoseconds.
+package api
+
+import (
+	"encoding/json"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/dfaf701a/nestor"
+)
+
+// Submission is a task to run.
+type Submission struct {
+	Task nestor.Task `json:"task"`
+	Key  string      `json:"key,omitempty"` // a second submission with the same key is the first one again; empty means none
+}
+
+// Run is a run as it stands.
+type Run struct {
+	ID       nestor.ID       `json:"run"`
+	Root     nestor.ID       `json:"root"`
+	Parent   nestor.ID       `json:"parent,omitempty"` // empty for a root
+	Depth    int             `json:"depth"`
+	Agent    string          `json:"agent,omitempty"`
+	Provider string          `json:"provider,omitempty"`
+	Model    string          `json:"model,omitempty"`
+	Swarm    string          `json:"swarm,omitempty"`
+	Dir      string          `json:"dir,omitempty"`
+	Input    string          `json:"input,omitempty"` // in lists, the beginning of it
+	State    nestor.State    `json:"state"`
+	Wait     *nestor.Wait    `json:"wait,omitempty"` // nil if it does not wait
+	Doing    string          `json:"doing"`          // one line for people: what it does or waits for right now, and since when
+	Created  time.Time       `json:"created,omitzero"`
+	Started  time.Time       `json:"started,omitzero"` // zero if it has not
+	Ended    time.Time       `json:"ended,omitzero"`   // likewise
+	Deadline time.Time       `json:"deadline,omitzero"`
+	Attempt  int             `json:"attempt,omitempty"`
+	Resumes  int             `json:"resumes,omitempty"`
+	Retries  int             `json:"retries,omitempty"`
+	Worker   string          `json:"worker,omitempty"`
+	Session  string          `json:"session_id,omitempty"` // the provider's
+	Limits   nestor.Limits   `json:"limits,omitzero"`
+	CostUSD  float64         `json:"cost_usd"`  // its own
+	BelowUSD float64         `json:"below_usd"` // of all below it
+	Usage    nestor.Usage    `json:"usage"`     // its own
+	Turns    int             `json:"num_turns"`
+	Result   *nestor.Result  `json:"result,omitempty"` // nil until it has ended, and in lists
+	Error    *nestor.Failure `json:"error,omitempty"`  // why it is no success; nil if it is, or has not ended
+	Children []nestor.ID     `json:"children,omitempty"`
+	Archived bool            `json:"archived,omitempty"`
+	Cursor   uint64          `json:"cursor,omitempty"` // its place in a list: Query.After goes on behind it
+}
+
+// Query chooses runs. Its zero value chooses all, the newest first.
+type Query struct {
+	Root   nestor.ID    // empty means of every tree
+	Parent nestor.ID    // whose children; empty means anybody's
+	Roots  bool         // only those that have no parent
+	State  nestor.State // empty means any
+	Agent  string       // empty means any
+	Swarm  string       // empty means any
+	Text   string       // words that occur in it; empty means any
+	Since  time.Time    // created then or later; zero means always
+	Until  time.Time    // created before; zero means always
+	Limit  int          // how many are returned; zero means what the daemon finds right
+	After  uint64       // go on behind the run with this Cursor, or the hit with this Seq; zero means begin
+}
+
+// Values returns q as the parameters of a URL.
+func (q Query) Values() url.Values {
+	v := url.Values{}
+	set := func(name, value string) {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	set("root", string(q.Root))
+	set("parent", string(q.Parent))
+	set("state", string(q.State))
+	set("agent", q.Agent)
+	set("swarm", q.Swarm)
+	set("text", q.Text)
+	if q.Roots {
+		v.Set("roots", "true")
+	}
+	if !q.Since.IsZero() {
+		v.Set("since", q.Since.Format(time.RFC3339Nano))
+	}
+	if !q.Until.IsZero() {
+		v.Set("until", q.Until.Format(time.RFC3339Nano))
+	}
+	if q.Limit != 0 {
+		v.Set("limit", strconv.Itoa(q.Limit))
+	}
+	if q.After != 0 {
+		v.Set("after", strconv.FormatUint(q.After, 10))
+	}
+	return v
+}
+
+// Hit is a text that was found.
+type Hit struct {
+	Run     nestor.ID `json:"run"`
+	Seq     uint64    `json:"seq"` // of its event
+	Snippet string    `json:"snippet"`
+}
+
+// EventsQuery chooses events of a run. Its zero value chooses those that it
+// has now.
+type EventsQuery struct {
+	After  uint64 // only those behind this position; zero means from the first
+	Tree   bool   // also those of all below it
+	Follow bool   // wait for more until the run, with Tree all of its tree, has ended
+	Deltas bool   // also what is live only
+}
+
+// Values returns q as the parameters of a URL.
+func (q EventsQuery) Values() url.Values {
+	v := url.Values{}
+	if q.After != 0 {
+		v.Set("after", strconv.FormatUint(q.After, 10))
+	}
+	for name, on := range map[string]bool{"tree": q.Tree, "follow": q.Follow, "deltas": q.Deltas} {
+		if on {
+			v.Set(name, "true")
+		}
+	}
+	return v
+}
+
+// Event is an event on its way to a client.
+type Event struct {
+	Seq  uint64          // its position; zero for what is live only
+	Data json.RawMessage // as nestor.EncodeEvent writes it
+}
+
+// Cancellation ends a run and all below it. Its zero value asks without a
+// reason.
+type Cancellation struct {
+	Reason string `json:"reason,omitempty"`
+	By     string `json:"by,omitempty"`  // who asks
+	Now    bool   `json:"now,omitempty"` // do not let it finish what it does
+}
+
+// Message is something said to a run.
+type Message struct {
+	From    string `json:"from,omitempty"`
+	Content string `json:"content"`
+	ID      string `json:"id,omitempty"` // a second message with the same id is not delivered; empty means none
+}
+
+// Info says what a daemon is and does.
+type Info struct {
+	Version string    `json:"version"`
+	PID     int       `json:"pid"`
+	Project string    `json:"project"` // its folder
+	Started time.Time `json:"started"`
+	Slots   int       `json:"slots"`
+	Busy    int       `json:"busy"`   // slots
+	Queued  int       `json:"queued"` // runs
+	Broker  string    `json:"broker"`
+	Lone    bool      `json:"lone,omitempty"` // it lives as long as one command
+}
