@@ -177,6 +177,19 @@ var architecture = rules{
 				"net/http": "it speaks HTTP",
 			},
 		},
+		"internal/daemon": {
+			why: "it builds the parts and runs them: the only place that knows them all",
+			ours: []string{
+				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "internal/broker", "internal/engine",
+				"internal/eventlog", "internal/history", "internal/plan", "internal/pool", "internal/runner", "internal/server",
+			},
+			outside: allow{
+				"os":                "the project's folder",
+				"net":               "addresses in the config",
+				"net/http":          "the statuses of problems",
+				"golang.org/x/sync": "parts that end together",
+			},
+		},
 		"internal/pool": {
 			why:  "it holds CLIs, and knows nobody who uses them",
 			ours: []string{"claude"},

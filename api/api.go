@@ -176,5 +176,7 @@ type Info struct {
 	Busy    int       `json:"busy"`   // slots
 	Queued  int       `json:"queued"` // runs
 	Broker  string    `json:"broker"`
-	Lone    bool      `json:"lone,omitempty"` // it lives as long as one command
+	// Followers are clients that wait for a run at this moment.
+	Followers int  `json:"followers"`
+	Lone      bool `json:"lone,omitempty"` // it lives as long as one command
 }

@@ -104,7 +104,7 @@ type Broker struct {
 	dir    string
 	srv    *server.Server
 	log    *serverLog
-	lock   *lock
+	lock   *FolderLock
 	marks  *marks
 	first  map[string]uint64  // sequences of streams that are made anew after damage
 	stop   context.CancelFunc // of the goroutine that keeps the marks
@@ -260,7 +260,7 @@ func (b *Broker) shutdown() error {
 		}
 	}
 	if b.lock != nil {
-		err = errors.Join(err, b.lock.release())
+		err = errors.Join(err, b.lock.Release())
 	}
 	if err != nil {
 		return fmt.Errorf("closing the broker in %s: %w", b.dir, err)

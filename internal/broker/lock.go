@@ -20,26 +20,27 @@ func (e *LockedError) Error() string {
 	if e.PID != 0 {
 		owner = fmt.Sprintf("process %d", e.PID)
 	}
-	return fmt.Sprintf("opening the broker in %s: %s has it open: use that one, or end it first", e.Dir, owner)
+	return fmt.Sprintf("opening %s: %s has it open: use that one, or end it first", e.Dir, owner)
 }
 
 func (e *LockedError) Unwrap() error { return ErrLocked }
 
-// lock is the right to use a folder. The operating system takes it back when
+// FolderLock is the right to use a folder. The operating system takes it back when
 // the process ends, however it does.
-type lock struct{ file *os.File }
+type FolderLock struct{ file *os.File }
 
-func acquire(dir string) (*lock, error) {
+// Lock takes the right to use a folder, or fails with a [LockedError].
+func Lock(dir string) (*FolderLock, error) {
 	name := filepath.Join(dir, "lock")
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("locking the broker's folder: %w: see that it is writable", err)
+		return nil, fmt.Errorf("locking the folder: %w: see that it is writable", err)
 	}
 	taken, err := tryLock(file)
 	switch {
 	case err != nil:
 		file.Close()
-		return nil, fmt.Errorf("locking the broker's folder: %s: %w: keep it on a local disk", name, err)
+		return nil, fmt.Errorf("locking the folder: %s: %w: keep it on a local disk", name, err)
 	case !taken:
 		defer file.Close()
 		// What its owner wrote, or is about to.
@@ -53,11 +54,11 @@ func acquire(dir string) (*lock, error) {
 	}
 	if err != nil {
 		file.Close()
-		return nil, fmt.Errorf("locking the broker's folder: %w", err)
+		return nil, fmt.Errorf("locking the folder: %w", err)
 	}
-	return &lock{file}, nil
+	return &FolderLock{file}, nil
 }
 
-// release leaves the file: were it removed, two processes could hold the lock
-// of two files of the same name.
-func (l *lock) release() error { return l.file.Close() }
+// Release gives it back. The file stays: were it removed, two processes could hold
+// the lock of two files of the same name.
+func (l *FolderLock) Release() error { return l.file.Close() }

@@ -56,7 +56,7 @@ func (b *Broker) embed(ctx context.Context, o Options) (err error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return fmt.Errorf("making the broker's folder: %w", err)
 	}
-	if b.lock, err = acquire(o.Dir); err != nil {
+	if b.lock, err = Lock(o.Dir); err != nil {
 		return err
 	}
 	single := o.Listen.Cluster == "" // a cluster repairs its members

@@ -51,7 +51,7 @@ rules:
     turns: [{text: "I go on."}]
   - turns: [{text: I begin.}]`, nil, func(t *testing.T, s stage) {
 		host := &records{}
-		r := s.executeFor(t, runner.Run{Task: nestor.Task{Input: "begin"}, Session: "6a1c3b1e-0000-4000-8000-000000000000"}, host)
+		r := s.executeFor(t, runner.Run{Task: nestor.Task{Input: "begin"}, Session: "6a1c3b1e-0000-4000-8000-000000000000", Interrupted: true}, host)
 		if r.Status != nestor.Success || r.Output != "I begin." || !host.said("it begins anew") {
 			t.Errorf("it is %s, %q, %+v", r.Status, r.Output, r.Error)
 		}

@@ -21,16 +21,19 @@ type Run struct {
 	Depth    int
 	Task     nestor.Task // with its limits as they were granted
 	Attempt  uint64      // which attempt this is, from 1
-	// Session is the provider's session of an attempt that was cut off, which this
-	// one goes on with; empty begins anew.
-	Session string
-	Env     []string // K=V, for what the agent starts
+	Session  string      // of the provider, which it goes on with; empty begins a new one
+	// Interrupted says that Session is that of an earlier attempt at the same task:
+	// the agent is told to go on with it, and if the session is gone it begins
+	// anew.
+	Interrupted bool
+	Env         []string // K=V, for what the agent starts
 }
 
 // Host is whom a run is executed for. Its methods may be called from any
 // goroutine.
 type Host interface {
-	// Append returns when the events are durable.
+	// Append takes events down, in order. They are durable before the host takes
+	// note of the result.
 	Append(ctx context.Context, events ...nestor.Event) error
 	// Delta says what is live only. It does not wait.
 	Delta(event nestor.Event)
@@ -160,11 +163,11 @@ func (r *Runner) converse(ctx context.Context, run Run, dir string, c *conversat
 		return &nestor.Failure{Kind: nestor.Provider, Message: err.Error()}
 	}
 	err = r.talk(ctx, run, provider, dir, c)
-	if run.Session != "" && errors.Is(err, agent.ErrNoSession) {
+	if run.Interrupted && errors.Is(err, agent.ErrNoSession) {
 		if err := c.progress(ctx, "session "+run.Session+" is gone: it begins anew"); err != nil {
 			return err
 		}
-		run.Session = ""
+		run.Session, run.Interrupted = "", false
 		err = r.talk(ctx, run, provider, dir, c)
 	}
 	return err
@@ -273,7 +276,7 @@ const maxReminder = 4 << 10
 // message is what the agent is given.
 func message(run Run) agent.Message {
 	m := agent.NewMessage("nestor", run.Task.Input)
-	if run.Session != "" {
+	if run.Interrupted {
 		m.Content = "You were interrupted. Go on with what you were asked to do; look first at what is already done. You were asked:\n\n" +
 			strings.ToValidUTF8(run.Task.Input[:min(len(run.Task.Input), maxReminder)], "")
 	}

@@ -265,7 +265,7 @@ rules:
 		if first.Session == "" {
 			t.Fatalf("it has no session: %+v", first)
 		}
-		again := s.Execute(t.Context(), runner.Run{ID: id, Root: root, Task: nestor.Task{Input: "begin"}, Session: first.Session}, &records{})
+		again := s.Execute(t.Context(), runner.Run{ID: id, Root: root, Task: nestor.Task{Input: "begin"}, Session: first.Session, Interrupted: true}, &records{})
 		if again.Status != nestor.Success || again.Output != "I go on." || again.Session != first.Session {
 			t.Errorf("it is %+v, %+v", again, again.Error)
 		}

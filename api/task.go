@@ -1,0 +1,39 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// TaskOptions are what a task says to whoever runs it, in nestor.Task.Data. The
+// zero value leaves all to the daemon's config.
+type TaskOptions struct {
+	// Tools are those that exist for the run, and that it may use without being
+	// asked; nil means those of the config.
+	Tools          []string `json:"tools,omitempty"`
+	PermissionMode string   `json:"permission_mode,omitempty"` // empty means that of the config
+	Env            []string `json:"env,omitempty"`             // K=V, for what the agent starts
+	Session        string   `json:"session_id,omitempty"`      // of the provider, to go on with; empty begins a new one
+}
+
+// ParseTaskOptions reads the Data of a task. It fails if there is something in it
+// that nobody would read.
+func ParseTaskOptions(data json.RawMessage) (TaskOptions, error) {
+	var o TaskOptions
+	if len(data) == 0 {
+		return o, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&o); err != nil {
+		return TaskOptions{}, fmt.Errorf("data of the task: %w", err)
+	}
+	for _, kv := range o.Env {
+		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" || strings.ContainsRune(kv, 0) {
+			return TaskOptions{}, fmt.Errorf("data of the task: env %.60q: want NAME=VALUE", kv)
+		}
+	}
+	return o, nil
+}

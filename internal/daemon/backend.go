@@ -1,0 +1,294 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/internal/broker"
+	"github.com/dfaf701a/nestor/internal/engine"
+	"github.com/dfaf701a/nestor/internal/eventlog"
+	"github.com/dfaf701a/nestor/internal/history"
+	"github.com/dfaf701a/nestor/internal/plan"
+)
+
+// backend is what the server asks: the engine for what lives, the history for
+// what has ended.
+type backend struct {
+	opts    Options
+	broker  *broker.Broker
+	log     *eventlog.Log
+	engine  *engine.Engine
+	history *history.History
+	worker  *worker
+	began   time.Time
+
+	followers atomic.Int32 // clients that wait for a run
+}
+
+func (b *backend) Submit(ctx context.Context, s api.Submission) (api.Run, error) {
+	if _, err := api.ParseTaskOptions(s.Task.Data); err != nil {
+		return api.Run{}, invalid(err)
+	}
+	if err := s.Task.Check(); err != nil {
+		return api.Run{}, invalid(fmt.Errorf("task: %w", err))
+	}
+	if err := b.worker.knows(s.Task); err != nil {
+		return api.Run{}, invalid(err)
+	}
+	id, err := b.engine.Submit(ctx, engine.Submission{Task: s.Task, Key: s.Key})
+	if err != nil {
+		return api.Run{}, err
+	}
+	return b.Run(ctx, id)
+}
+
+// invalid is the problem of a request that asks for something wrong.
+func invalid(err error) error {
+	return &api.Problem{Status: http.StatusBadRequest, Detail: err.Error()}
+}
+
+func (b *backend) Run(ctx context.Context, id nestor.ID) (api.Run, error) {
+	r, err := b.engine.Get(ctx, id)
+	if err == nil {
+		doing := doingOf(r, time.Now())
+		if r.State == nestor.Running || r.State == nestor.Starting {
+			doing += b.activity(ctx, r)
+		}
+		return runOf(r, doing), nil
+	}
+	if !errors.Is(err, nestor.ErrRunNotFound) {
+		return api.Run{}, err
+	}
+	return b.past(ctx, id)
+}
+
+// past returns a run that is in the history alone.
+func (b *backend) past(ctx context.Context, id nestor.ID) (api.Run, error) {
+	info, err := b.history.Run(ctx, id)
+	if err != nil {
+		return api.Run{}, err
+	}
+	run := listed(info)
+	if siblings, err := b.history.Runs(ctx, history.Query{Parent: id, Limit: 1000}); err == nil {
+		for _, child := range slices.Backward(siblings) {
+			run.Children = append(run.Children, child.ID)
+			run.BelowUSD += child.CostUSD
+		}
+	}
+	for e, err := range b.log.Read(ctx, eventlog.Filter{Root: string(info.Root), Run: string(id)}, 0) {
+		if err != nil {
+			return api.Run{}, err
+		}
+		event, err := e.Decode()
+		if err != nil {
+			continue
+		}
+		switch event := event.(type) {
+		case *nestor.ChatStart:
+			if run.Input == "" {
+				run.Input = event.Message
+			}
+		case *nestor.AgentStart:
+			run.Provider = event.AgentType
+		case *nestor.ExecutionComplete:
+			run.Result, run.Turns = event.Result, event.Turns
+			if event.Result != nil {
+				run.Session = event.Result.Session
+			}
+		}
+	}
+	return run, nil
+}
+
+// Wait returns the run when it has ended, or as it stands when ctx ends.
+func (b *backend) Wait(ctx context.Context, id nestor.ID) (api.Run, error) {
+	run, err := b.Run(ctx, id)
+	if err != nil || run.State.Ended() {
+		return run, err
+	}
+	b.followers.Add(1)
+	defer b.followers.Add(-1)
+	if _, err := b.engine.Wait(ctx, id); err != nil && ctx.Err() == nil {
+		return api.Run{}, err
+	}
+	return b.Run(context.WithoutCancel(ctx), id)
+}
+
+func (b *backend) Runs(ctx context.Context, q api.Query) ([]api.Run, error) {
+	list, err := b.history.Runs(ctx, queryOf(q))
+	return listOf(list), err
+}
+
+func (b *backend) Tree(ctx context.Context, id nestor.ID) ([]api.Run, error) {
+	run, err := b.Run(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	list, err := b.history.Tree(ctx, run.Root)
+	if err != nil {
+		return nil, err
+	}
+	// What is above it and beside it is left out.
+	below := map[nestor.ID]bool{id: true}
+	var tree []api.Run
+	for _, info := range list {
+		if info.ID == id || below[info.Parent] {
+			below[info.ID] = true
+			one := listed(info)
+			if live, err := b.engine.Get(ctx, info.ID); err == nil {
+				one = runOf(live, doingOf(live, time.Now()))
+				one.Result = nil
+			}
+			tree = append(tree, one)
+		}
+	}
+	return tree, nil
+}
+
+func (b *backend) Search(ctx context.Context, text string, q api.Query) ([]api.Hit, error) {
+	list, err := b.history.Search(ctx, text, queryOf(q))
+	hits := make([]api.Hit, len(list))
+	for i, h := range list {
+		hits[i] = api.Hit{Run: h.Run, Seq: uint64(h.Position), Snippet: h.Snippet}
+	}
+	return hits, err
+}
+
+func (b *backend) Cancel(ctx context.Context, id nestor.ID, c api.Cancellation) error {
+	by := c.By
+	if by == "" {
+		by = "somebody"
+	}
+	return b.known(ctx, id, b.engine.Cancel(ctx, id, nestor.Cause{Kind: nestor.Stopped, By: by, Run: id, Reason: c.Reason}, c.Now))
+}
+
+func (b *backend) Send(ctx context.Context, id nestor.ID, m api.Message) error {
+	if m.ID == "" {
+		m.ID = string(nestor.NewID(time.Now()))
+	}
+	return b.known(ctx, id, b.engine.Write(ctx, id, plan.Write{ID: m.ID, From: m.From, Content: m.Content}))
+}
+
+// known makes of a run that the engine does not find one that has ended, if the
+// history has it.
+func (b *backend) known(ctx context.Context, id nestor.ID, err error) error {
+	if errors.Is(err, nestor.ErrRunNotFound) {
+		if _, ended := b.history.Ended(ctx, id); ended {
+			return fmt.Errorf("run %s: %w", id, nestor.ErrEnded)
+		}
+	}
+	return err
+}
+
+func (b *backend) Backup(ctx context.Context, path string) error { return b.history.Backup(ctx, path) }
+
+func (b *backend) Info(ctx context.Context) (api.Info, error) {
+	stats := b.worker.slots.Stats()
+	queued, err := b.history.Runs(ctx, history.Query{State: nestor.Queued, Limit: 1000})
+	if err != nil {
+		return api.Info{}, err
+	}
+	where := b.opts.Broker.URL
+	if where == "" {
+		where = "embedded"
+		if b.opts.Broker.Listen != "" {
+			where = b.broker.Addr()
+		}
+	}
+	return api.Info{
+		Version: b.opts.Version, PID: os.Getpid(), Project: b.opts.Dir, Started: b.began, Slots: stats.Total, Busy: stats.Total - stats.Free - stats.Idle,
+		Queued: len(queued), Broker: where, Lone: b.opts.Lone, Followers: int(b.followers.Load()),
+	}, nil
+}
+
+// archive puts what has ended into the history.
+func (b *backend) archive(ctx context.Context, older time.Duration) error {
+	_, err := b.history.Archive(ctx, b.log, func(ctx context.Context, _ nestor.ID, runs []nestor.ID) error {
+		return b.engine.Forget(ctx, runs...)
+	}, older)
+	return err
+}
+
+// Events yields the events of a run, or of it and all below it.
+func (b *backend) Events(ctx context.Context, id nestor.ID, q api.EventsQuery) iter.Seq2[api.Event, error] {
+	return func(yield func(api.Event, error) bool) {
+		run, err := b.Run(ctx, id)
+		if err != nil {
+			yield(api.Event{}, err)
+			return
+		}
+		if q.Follow {
+			b.followers.Add(1)
+			defer b.followers.Add(-1)
+		}
+		s := &selection{id: id, query: q, runs: map[string]bool{string(id): true}}
+		filter, after := eventlog.Filter{Root: string(run.Root), Run: string(id)}, q.After
+		if q.Tree {
+			filter.Run = ""
+			if id != run.Root {
+				after = 0 // who belongs to it is told on the way
+			}
+		}
+		for e, err := range b.events(ctx, filter, eventlog.Position(after), q, run) {
+			if err != nil {
+				if ctx.Err() == nil {
+					yield(api.Event{}, err)
+				}
+				return
+			}
+			if s.wants(e) && !yield(api.Event{Seq: uint64(e.Position), Data: e.Data}, nil) || q.Follow && s.over {
+				return
+			}
+		}
+	}
+}
+
+// events reads or follows the log. What has ended and was seen to the end is not
+// waited for.
+func (b *backend) events(ctx context.Context, f eventlog.Filter, after eventlog.Position, q api.EventsQuery, run api.Run) iter.Seq2[eventlog.Event, error] {
+	info, err := b.history.Run(ctx, run.ID)
+	done := err == nil && info.State.Ended() && (info.Archived || uint64(info.Last) <= q.After)
+	switch {
+	case !q.Follow || done:
+		return b.log.Read(ctx, f, after)
+	case q.Deltas:
+		return b.log.FollowLive(ctx, f, after)
+	}
+	return b.log.Follow(ctx, f, after)
+}
+
+// selection chooses events of a run and, if it is asked for, of all below it.
+type selection struct {
+	id    nestor.ID
+	query api.EventsQuery
+	runs  map[string]bool // that belong to it
+	over  bool            // its end was seen
+}
+
+// wants tells whether an event is one of those.
+func (s *selection) wants(e eventlog.Event) bool {
+	if !s.runs[e.Run] {
+		return false
+	}
+	if e.Live {
+		return s.query.Deltas
+	}
+	if event, err := e.Decode(); err == nil {
+		switch event := event.(type) {
+		case *nestor.AgentSpawn:
+			s.runs[string(event.Child)] = true
+		case *nestor.ExecutionComplete:
+			s.over = s.over || e.Run == string(s.id)
+		}
+	}
+	return uint64(e.Position) > s.query.After
+}

@@ -1,0 +1,188 @@
+// Package daemon builds the parts of Nestor and runs them: the broker, the log,
+// the engine, the history, a worker with its providers, and the server on a Unix
+// socket. It is the only place that knows them all.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
+	"github.com/dfaf701a/nestor/internal/engine"
+	"github.com/dfaf701a/nestor/internal/eventlog"
+	"github.com/dfaf701a/nestor/internal/history"
+	"github.com/dfaf701a/nestor/internal/server"
+)
+
+// Options are those of a Daemon. Dir is required.
+type Options struct {
+	Dir     string // the project; its folder .nestor is made
+	Version string // of this program, for those who ask
+	Lone    bool   // it lives as long as one command
+
+	Worker Worker
+	Broker Broker
+	Limits nestor.Limits // of runs that set none; zero means nestor.DefaultLimits
+	// ArchiveAfter is how long a tree stays in the log when it has ended; zero
+	// means an hour.
+	ArchiveAfter time.Duration
+
+	Log *slog.Logger // nil discards
+}
+
+// Broker says which broker is used. Its zero value is one in this process.
+type Broker struct {
+	URL         string // of a cluster; empty means one in this process
+	Credentials string // file, for URL
+	Listen      string // host:port for workers elsewhere, of one in this process; empty opens none
+}
+
+// Daemon owns a project. It may be run once.
+type Daemon struct {
+	opts  Options
+	ready chan struct{} // closed by Run when requests are answered
+}
+
+// New returns a daemon. It starts nothing.
+func New(o Options) *Daemon {
+	if o.ArchiveAfter == 0 {
+		o.ArchiveAfter = time.Hour
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.Worker.Log = o.Log
+	return &Daemon{opts: o, ready: make(chan struct{})}
+}
+
+// Ready is closed when the daemon answers.
+func (d *Daemon) Ready() <-chan struct{} { return d.ready }
+
+// Run opens everything and serves until ctx ends or a part fails; then runs that
+// are going are given back, to go on when the project is opened again, and it
+// returns. If another process owns the project it fails with broker.ErrLocked.
+func (d *Daemon) Run(ctx context.Context) (err error) {
+	home := filepath.Join(d.opts.Dir, ".nestor")
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return fmt.Errorf("making the project's folder: %w", err)
+	}
+	lock, err := broker.Lock(home)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, lock.Release)
+	b, err := d.openBroker(ctx, home)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, b.Close)
+	h, err := history.Open(ctx, history.Options{Path: filepath.Join(home, "history.db")})
+	if err != nil {
+		return err
+	}
+	defer closing(&err, h.Close)
+	log := eventlog.New(b, eventlog.Options{Archive: h})
+	e, err := engine.New(ctx, b, log, engine.Options{
+		Sole: d.opts.Broker == Broker{}, Ended: h.Ended, Limits: d.opts.Limits,
+	})
+	if err != nil {
+		return err
+	}
+	socket := SocketPath(d.opts.Dir)
+	w, err := d.opts.Worker.open(home, socket, log)
+	if err != nil {
+		return err
+	}
+	ln, err := server.Listen(socket)
+	if err != nil {
+		return err
+	}
+	back := &backend{opts: d.opts, broker: b, log: log, engine: e, history: h, worker: w, began: time.Now()}
+
+	// What is asked for ends first, then what works, then what it is written down
+	// with.
+	g, failed := errgroup.WithContext(context.WithoutCancel(ctx))
+	core, stopCore := context.WithCancel(failed)
+	defer stopCore()
+	working, stopWork := context.WithCancel(failed)
+	defer context.AfterFunc(ctx, stopWork)()
+	g.Go(func() error { return ended(core, log.Run(core)) })
+	g.Go(func() error { return ended(core, e.Run(core)) })
+	g.Go(func() error { return ended(core, h.Project(core, log)) })
+	g.Go(func() error { return ended(core, d.archive(core, back)) })
+	g.Go(func() error { return watch(core, b) })
+	g.Go(func() error {
+		defer stopCore()
+		defer stopWork()
+		parts, working := errgroup.WithContext(working)
+		parts.Go(func() error { return ended(working, e.Work(working, w.taking(d.opts.Worker.Labels))) })
+		parts.Go(func() error { return server.New(back, server.Options{Log: d.opts.Log}).Serve(working, ln) })
+		return parts.Wait()
+	})
+	close(d.ready)
+	return g.Wait()
+}
+
+func (d *Daemon) openBroker(ctx context.Context, home string) (*broker.Broker, error) {
+	o := broker.Options{URL: d.opts.Broker.URL, Credentials: d.opts.Broker.Credentials, Log: d.opts.Log}
+	if o.URL == "" {
+		o.Dir = filepath.Join(home, "broker")
+	}
+	if d.opts.Broker.Listen != "" {
+		var err error
+		if o.Listen, err = listen(home, d.opts.Broker.Listen); err != nil {
+			return nil, err
+		}
+	}
+	return broker.Open(ctx, o)
+}
+
+// archiveEvery is how often trees are looked for that can be archived.
+const archiveEvery = time.Minute
+
+// archive archives trees until ctx ends.
+func (d *Daemon) archive(ctx context.Context, back *backend) error {
+	tick := time.NewTicker(archiveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if err := back.archive(ctx, d.opts.ArchiveAfter); err != nil && ctx.Err() == nil {
+				d.opts.Log.Warn("archiving", "error", err)
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// watch fails when the broker does.
+func watch(ctx context.Context, b *broker.Broker) error {
+	select {
+	case <-b.Failed():
+		return b.Explain(errors.New("the broker has failed"))
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// ended is the error of a part that should run until ctx ends.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// closing closes a part, and joins what goes wrong to err.
+func closing(err *error, close func() error) {
+	*err = errors.Join(*err, close())
+}

@@ -1,0 +1,74 @@
+package daemon
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/dfaf701a/nestor/internal/broker"
+)
+
+// maxSocket is the longest name that a Unix socket can have everywhere.
+const maxSocket = 100
+
+// SocketPath returns the name of the socket on which the daemon of a project
+// answers. It is in the project, unless that makes it too long.
+func SocketPath(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	name := filepath.Join(dir, ".nestor", "nestor.sock")
+	if len(name) <= maxSocket {
+		return name
+	}
+	sum := sha256.Sum256([]byte(dir))
+	return filepath.Join(os.TempDir(), "nestor-"+strconv.Itoa(os.Getuid()), hex.EncodeToString(sum[:8])+".sock")
+}
+
+// TokenFile returns the file that holds what workers elsewhere show to the broker
+// of a project.
+func TokenFile(dir string) string { return filepath.Join(dir, ".nestor", "broker.token") }
+
+// listen says how workers elsewhere reach the broker. The token is made the first
+// time.
+func listen(home, addr string) (broker.Listen, error) {
+	host, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return broker.Listen{}, fmt.Errorf("broker.listen %q: want host:port: %w", addr, err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil || port < 0 || port > 65535 {
+		return broker.Listen{}, fmt.Errorf("broker.listen %q: %q is no port", addr, text)
+	}
+	if port == 0 {
+		port = -1 // a free one
+	}
+	token, err := readToken(filepath.Join(home, "broker.token"))
+	if err != nil {
+		return broker.Listen{}, err
+	}
+	return broker.Listen{Host: host, Port: port, Token: token}, nil
+}
+
+func readToken(name string) (string, error) {
+	data, err := os.ReadFile(name)
+	if err == nil && len(strings.TrimSpace(string(data))) >= 16 {
+		return strings.TrimSpace(string(data)), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("reading the broker's token: %w", err)
+	}
+	token := rand.Text()
+	if err := os.WriteFile(name, []byte(token+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("writing the broker's token: %w", err)
+	}
+	return token, nil
+}

@@ -1,0 +1,279 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/agent"
+	"github.com/dfaf701a/nestor/agent/anthropic"
+	"github.com/dfaf701a/nestor/agent/claudecode"
+	"github.com/dfaf701a/nestor/agent/scripted"
+	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/internal/engine"
+	"github.com/dfaf701a/nestor/internal/eventlog"
+	"github.com/dfaf701a/nestor/internal/plan"
+	"github.com/dfaf701a/nestor/internal/pool"
+	"github.com/dfaf701a/nestor/internal/runner"
+)
+
+// Worker says how runs are executed. Its zero value executes five at once, on
+// provider "sdk".
+type Worker struct {
+	Dir      string   // where runs work that name no folder; empty means the project
+	Provider string   // of tasks that name none; empty means sdk
+	Slots    int      // how many run at once; zero means 5
+	Labels   []string // of tasks that it takes besides those without
+	Tools    []string // that runs have which do not say; nil means all
+	Mode     string   // of permissions, likewise; empty means acceptEdits
+
+	SDK    claudecode.Options
+	API    anthropic.Options // its Records and Spool are set here
+	Script []scripted.Turn   // of provider scripted; nil means that it repeats what it is told
+
+	Log *slog.Logger // nil discards
+}
+
+// worker executes runs.
+type worker struct {
+	log       *eventlog.Log
+	runner    *runner.Runner
+	providers *agent.Providers
+	slots     *pool.Slots
+	socket    string
+	dir       string
+	notes     *slog.Logger
+
+	mu    sync.Mutex                // guards what follows
+	holds map[string]nestor.Failure // by provider: until when its usage limit is met
+}
+
+// open makes a worker that keeps its files in home.
+func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
+	if o.Provider == "" {
+		o.Provider = claudecode.Type
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Dir == "" {
+		o.Dir = filepath.Dir(home)
+	}
+	o.API.Records = anthropic.DirRecords(filepath.Join(home, "api", "sessions"))
+	o.API.Spool = filepath.Join(home, "api", "spool")
+	o.API.Log, o.SDK.Log = o.Log, o.Log
+	script := o.Script
+	if script == nil {
+		script = []scripted.Turn{{When: regexp.MustCompile(`(?s)(.*)`), Say: []scripted.Line{{Content: "you said: $1"}}}}
+	}
+	providers, err := agent.NewProviders(claudecode.New(o.SDK), anthropic.New(o.API), scripted.New(script...))
+	if err != nil {
+		return nil, err
+	}
+	return &worker{
+		log: log, socket: socket, dir: o.Dir, notes: o.Log, providers: providers,
+		runner: runner.New(runner.Options{
+			Providers: providers, Provider: o.Provider, Workspace: runner.Dir(o.Dir), Policy: policy{o.Tools, o.Mode}, Log: o.Log,
+		}),
+		slots: pool.NewSlots(pool.SlotLimits{Total: o.Slots}),
+		holds: map[string]nestor.Failure{},
+	}, nil
+}
+
+// taking returns how the engine has tasks executed here.
+func (w *worker) taking(labels []string) engine.Worker {
+	return engine.Worker{
+		Acquire: func(ctx context.Context) (engine.Slot, error) {
+			s, err := w.slots.Acquire(ctx)
+			return slot{s, w}, err
+		},
+		TryAcquire: func() engine.Slot {
+			if s := w.slots.TryAcquire(); s != nil {
+				return slot{s, w}
+			}
+			return nil
+		},
+		Labels:  labels,
+		Execute: w.execute,
+	}
+}
+
+// slot is a slot of the pool, for the engine.
+type slot struct {
+	*pool.Slot
+	w *worker
+}
+
+// Claim says what the slot is used for.
+func (s slot) Claim(ctx context.Context, root nestor.ID, task nestor.Task) error {
+	return s.Slot.Claim(ctx, pool.Claim{
+		Tree: string(root), Provider: s.w.runner.Provider(task), Swarm: task.Swarm, Rank: task.Priority.Rank(),
+	})
+}
+
+// policy approves the tools that a task, or else the config, names.
+type policy struct {
+	tools []string
+	mode  string
+}
+
+// Rights returns what a run may do.
+func (p policy) Rights(run runner.Run) runner.Rights {
+	rights := runner.Rights{Tools: p.tools, Mode: p.mode}
+	o, err := api.ParseTaskOptions(run.Task.Data)
+	if err != nil {
+		return runner.Rights{Tools: []string{}} // it was checked when it was submitted: this one was not
+	}
+	if o.Tools != nil {
+		rights.Tools = o.Tools
+	}
+	if o.PermissionMode != "" {
+		rights.Mode = o.PermissionMode
+	}
+	return rights
+}
+
+// execute executes an attempt.
+func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result {
+	run := x.Run()
+	provider := w.runner.Provider(run.Task)
+	if f, held := w.held(provider); held {
+		return nestor.Result{Status: nestor.Error, Error: &f}
+	}
+	writer, err := w.log.Writer(string(run.Root), string(run.ID), x.Fence())
+	if err != nil {
+		return failed(err)
+	}
+	options, err := api.ParseTaskOptions(run.Task.Data)
+	if err != nil {
+		return failed(err)
+	}
+	r := runner.Run{
+		ID: run.ID, Root: run.Root, Depth: run.Depth(), Task: run.Task, Attempt: x.Fence(),
+		Session: run.Session, Interrupted: run.Session != "", Env: slices.Concat(options.Env, w.env(run)),
+	}
+	if r.Session == "" {
+		r.Session = options.Session
+	}
+	result := w.runner.Execute(ctx, r, &host{x: x, writer: writer, log: w.log, run: run})
+	flushing, stop := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
+	defer stop()
+	if err := writer.Flush(flushing); err != nil && ctx.Err() == nil {
+		return failed(fmt.Errorf("writing the log of the run: %w", err))
+	}
+	if f := result.Error; f != nil && f.Kind == nestor.Limited {
+		w.hold(provider, run.ID, *f)
+	}
+	return result
+}
+
+// flushFor is how long the last events of a run may take to be written.
+const flushFor = 10 * time.Second
+
+func failed(err error) nestor.Result {
+	return nestor.Result{Status: nestor.Error, Error: &nestor.Failure{Kind: nestor.Internal, Message: err.Error()}}
+}
+
+// env is what a run's processes are told of it.
+func (w *worker) env(run plan.Run) []string {
+	dir := run.Task.Dir
+	if dir == "" {
+		dir = w.dir
+	}
+	env := []string{
+		"NESTOR_RUN_ID=" + string(run.ID), "NESTOR_ROOT_ID=" + string(run.Root), "NESTOR_DEPTH=" + strconv.Itoa(run.Depth()),
+		"AGENT_NAME=" + run.Task.Agent, "AGENT_SWARM=" + run.Task.Swarm, "AGENT_WORKSPACE=" + dir,
+	}
+	if w.socket != "" {
+		env = append(env, "NESTOR_SOCKET="+w.socket)
+	}
+	return env
+}
+
+// hold keeps runs from a provider until its usage limit is reset.
+func (w *worker) hold(provider string, by nestor.ID, f nestor.Failure) {
+	if f.Until.IsZero() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.holds[provider] = nestor.Failure{
+		Kind: nestor.Held, Until: f.Until, Message: fmt.Sprintf("the usage limit of provider %s is met, as run %s has found: %s", provider, by, f.Message),
+	}
+	w.notes.Warn("usage limit", "provider", provider, "run", by, "until", f.Until)
+}
+
+// held tells whether runs are kept from a provider.
+func (w *worker) held(provider string) (nestor.Failure, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f, ok := w.holds[provider]
+	if ok && !time.Now().Before(f.Until) {
+		delete(w.holds, provider)
+		return f, false
+	}
+	return f, ok
+}
+
+// host is what a run is told and tells.
+type host struct {
+	x      *engine.Execution
+	writer *eventlog.Writer
+	log    *eventlog.Log
+	run    plan.Run
+}
+
+// Append writes events. They are flushed when the run's result is known.
+func (h *host) Append(ctx context.Context, events ...nestor.Event) error {
+	lines := make([]json.RawMessage, len(events))
+	for i, e := range events {
+		var err error
+		if lines[i], err = nestor.EncodeEvent(e); err != nil {
+			return err
+		}
+	}
+	return h.writer.Write(ctx, lines...)
+}
+
+// Delta publishes what is live only. What cannot be sent is not waited for.
+func (h *host) Delta(e nestor.Event) {
+	if line, err := nestor.EncodeEvent(e); err == nil {
+		h.log.Publish(string(h.run.Root), string(h.run.ID), line)
+	}
+}
+
+func (h *host) Began(ctx context.Context, session string) error {
+	return h.x.Note(ctx, plan.Note{Session: session})
+}
+
+// Spent takes note of money. What cannot be noted now is with the result.
+func (h *host) Spent(usd float64) {
+	ctx, stop := context.WithTimeout(context.Background(), flushFor)
+	defer stop()
+	h.x.Note(ctx, plan.Note{Spent: usd})
+}
+
+func (h *host) Letters(n int) ([]runner.Letter, <-chan struct{}) {
+	letters, more := h.x.Letters(n)
+	list := make([]runner.Letter, len(letters))
+	for i, l := range letters {
+		list[i] = runner.Letter{N: l.N, From: l.From, Content: l.Content}
+	}
+	return list, more
+}
+
+func (h *host) Heard(n int) { h.x.Heard(n) }
+
+// knows fails for a task of a provider that there is not.
+func (w *worker) knows(t nestor.Task) error {
+	_, err := w.providers.Get(w.runner.Provider(t))
+	return err
+}
