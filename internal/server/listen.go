@@ -65,7 +65,7 @@ func privateFolder(dir string) error {
 		return err
 	}
 	if mode := info.Mode().Perm(); writableByOthers(mode) {
-		return fmt.Errorf("others can write to its folder (mode %04o); run 'chmod 700 %s'", mode, dir)
+		return fmt.Errorf("others can write to the folder %s (mode %04o); choose one that only you can write to", dir, mode)
 	}
 	return nil
 }
