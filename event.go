@@ -134,6 +134,9 @@ type (
 		Agent       string  `json:"agent"`
 		Progress    float64 `json:"progress,omitempty"` // 0 to 1; zero if it is not known
 		Activity    string  `json:"activity,omitempty"`
+		Turns       int     `json:"num_turns,omitempty"` // so far; this and what follows zero if it is not known
+		CostUSD     float64 `json:"cost_usd,omitempty"`  // so far, its own
+		Usage       *Usage  `json:"usage,omitempty"`     // likewise
 	}
 	// ExecutionComplete is the end of a run. There is exactly one.
 	ExecutionComplete struct {
@@ -146,6 +149,8 @@ type (
 		CostUSD       float64  `json:"cost_usd"`
 		Usage         Usage    `json:"usage"`
 		Error         *Failure `json:"error,omitempty"`
+		Turns         int      `json:"num_turns,omitempty"`
+		Result        *Result  `json:"result,omitempty"` // all of it, as far as it is kept
 	}
 	// RunQueued is a task that was accepted.
 	RunQueued struct {
