@@ -184,6 +184,7 @@ var architecture = rules{
 				"github.com/spf13/cobra": "",
 				"github.com/spf13/pflag": "",
 				"golang.org/x/sys":       "doctor asks the kernel for Landlock",
+				"golang.org/x/term":      "whether somebody looks, and how much fits",
 			},
 		},
 		"tools/bench-engine": {
