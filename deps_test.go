@@ -201,7 +201,7 @@ var architecture = rules{
 		},
 		"internal/cli": {
 			why:  "commands reach the parts through daemon and api",
-			ours: []string{"claude", "scriptmodel"},
+			ours: []string{".", "claude", "internal/yamltree", "scriptmodel"},
 			outside: allow{
 				"os":                     "",
 				"os/signal":              "Ctrl-C",

@@ -72,14 +72,14 @@ func (n *Node) Bool() (bool, error) {
 	case n.node.Kind == yaml.ScalarNode && n.node.Value == "false":
 		return false, nil
 	}
-	return false, n.Errorf("want true or false, got %s", n.what())
+	return false, n.Errorf("want true or false, got %s", n.What())
 }
 
 // Count returns a whole number, zero or more.
 func (n *Node) Count() (int, error) {
 	number, err := strconv.ParseInt(n.node.Value, 10, 32)
 	if err != nil || number < 0 {
-		return 0, n.Errorf("want a whole number, zero or more, got %s", n.what())
+		return 0, n.Errorf("want a whole number, zero or more, got %s", n.What())
 	}
 	return int(number), nil
 }
@@ -88,7 +88,7 @@ func (n *Node) Count() (int, error) {
 func (n *Node) Amount() (float64, error) {
 	number, err := strconv.ParseFloat(n.node.Value, 64)
 	if err != nil || !(number >= 0) || math.IsInf(number, 0) {
-		return 0, n.Errorf("want a number, zero or more, got %s", n.what())
+		return 0, n.Errorf("want a number, zero or more, got %s", n.What())
 	}
 	return number, nil
 }
@@ -97,7 +97,7 @@ func (n *Node) Amount() (float64, error) {
 func (n *Node) Duration() (time.Duration, error) {
 	d, err := time.ParseDuration(n.node.Value)
 	if err != nil || d < 0 || n.node.Kind != yaml.ScalarNode {
-		return 0, n.Errorf("want a duration, such as 20ms, 90s or 1h, got %s", n.what())
+		return 0, n.Errorf("want a duration, such as 20ms, 90s or 1h, got %s", n.What())
 	}
 	return d, nil
 }
@@ -132,7 +132,7 @@ func (n *Node) scalar() (any, error) {
 			return nil, n.Errorf("%s: %v", quote(n.node.Value), errors.Unwrap(syntaxError("", err)))
 		}
 		if f, ok := v.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
-			return nil, n.Errorf("want a finite number, got %s", n.what())
+			return nil, n.Errorf("want a finite number, got %s", n.What())
 		}
 		return v, nil
 	}

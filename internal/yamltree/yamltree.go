@@ -136,7 +136,7 @@ type Field struct {
 // twice, the error says so, and the first counts.
 func (n *Node) Fields() ([]Field, error) {
 	if !n.Mapping() {
-		return nil, n.Errorf("want a mapping of keys to values, got %s", n.what())
+		return nil, n.Errorf("want a mapping of keys to values, got %s", n.What())
 	}
 	var fields []Field
 	var errs []error
@@ -157,7 +157,7 @@ func (n *Node) Fields() ([]Field, error) {
 // Items returns the items of a list.
 func (n *Node) Items() ([]*Node, error) {
 	if !n.List() {
-		return nil, n.Errorf("want a list, such as [a, b], got %s", n.what())
+		return nil, n.Errorf("want a list, such as [a, b], got %s", n.What())
 	}
 	items := make([]*Node, len(n.node.Content))
 	for i, child := range n.node.Content {
@@ -170,13 +170,13 @@ func (n *Node) Items() ([]*Node, error) {
 // not a text.
 func (n *Node) Text() (string, error) {
 	if n.node.Kind != yaml.ScalarNode || n.Null() {
-		return "", n.Errorf("want a value, got %s", n.what())
+		return "", n.Errorf("want a value, got %s", n.What())
 	}
 	return n.node.Value, nil
 }
 
-// what names what stands there.
-func (n *Node) what() string {
+// What names what stands there.
+func (n *Node) What() string {
 	switch {
 	case n.Mapping():
 		return "a mapping"
