@@ -70,6 +70,7 @@ func newRoot() *cobra.Command {
 	root := newGroup("nestor", "Run Claude agents that nest",
 		newVersion(),
 		newDoctor(),
+		newConfig(),
 		newModel(),
 		newCompletion(),
 	)

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/dfaf701a/nestor/claude"
+)
+
+// configKey is one thing that can be configured.
+type configKey struct {
+	name   string                // in files, in flags, in what is shown
+	doc    string                // what it is, in a line
+	flag   string                // that sets it; empty means the name
+	also   string                // a variable that sets it besides its own, which goes before this one
+	noEnv  bool                  // it has no variable of its own
+	secret bool                  // its value is never shown
+	in     func(*config) setting // where its value is kept
+}
+
+const (
+	sdkEnvPrefix = "providers.sdk.env."
+	sdkEnvKey    = sdkEnvPrefix + "NAME"
+	apiKeyKey    = "providers.api.api_key"
+	apiKeyFile   = "providers.api.api_key_file"
+)
+
+// configKeys is all that can be configured. Files, environment, flags, 'config
+// show' and docs/config.md follow from it.
+func configKeys() []configKey {
+	return []configKey{
+		{name: "provider", doc: "what runs agents: the Claude CLI, our own loop over the Messages API, or a written conversation",
+			in: func(c *config) setting { return choiceSetting{&c.Provider, []string{"sdk", "api", "scripted"}} }},
+		{name: "model", doc: "the model; a tier stands for what `models` says",
+			in: func(c *config) setting {
+				return textSetting{&c.Model, "a model's name, high-tier, medium-tier or low-tier"}
+			}},
+		{name: "models.high-tier", doc: "the model that high-tier stands for",
+			in: func(c *config) setting { return entrySetting{c.Models, "high-tier", "a model's name"} }},
+		{name: "models.medium-tier", doc: "the model that medium-tier stands for",
+			in: func(c *config) setting { return entrySetting{c.Models, "medium-tier", "a model's name"} }},
+		{name: "models.low-tier", doc: "the model that low-tier stands for",
+			in: func(c *config) setting { return entrySetting{c.Models, "low-tier", "a model's name"} }},
+		// NESTOR_TOOLS marks the processes that an agent's tools start.
+		{name: "tools", noEnv: true, doc: "the tools that exist, and need no question; unset means all",
+			in: func(c *config) setting {
+				return listSetting{p: &c.Tools, what: "a list of tools, such as [Read, Bash]"}
+			}},
+		{name: "permission_mode", doc: "what happens to tool calls that no rule decides", flag: "permission-mode",
+			in: func(c *config) setting { return choiceSetting{&c.PermissionMode, permissionModes()} }},
+		{name: "slots", doc: "how many agents work at once",
+			in: func(c *config) setting { return countSetting{&c.Slots, 1} }},
+		{name: "slots_per_tree", doc: "how many of them may belong to one tree; 0 means no limit", flag: "slots-per-tree",
+			in: func(c *config) setting { return countSetting{&c.SlotsPerTree, 0} }},
+
+		{name: "limits.max_turns", doc: "turns of a run", flag: "max-turns",
+			in: func(c *config) setting { return countSetting{&c.Limits.Turns, 1} }},
+		{name: "limits.timeout", doc: "time of a run from its start, all attempts together", flag: "timeout",
+			in: func(c *config) setting { return spanSetting{&c.Limits.Timeout, 1} }},
+		{name: "limits.max_budget_usd", doc: "money of a run and all below it; 0 means no limit", flag: "max-budget-usd",
+			in: func(c *config) setting { return amountSetting{&c.Limits.BudgetUSD} }},
+		{name: "limits.max_depth", doc: "how deep below the root a run may be", flag: "max-depth",
+			in: func(c *config) setting { return countSetting{&c.Limits.Depth, 1} }},
+		{name: "limits.max_children", doc: "children of a run that live at once", flag: "max-children",
+			in: func(c *config) setting { return countSetting{&c.Limits.Children, 1} }},
+		{name: "limits.max_descendants", doc: "runs below a run, in all", flag: "max-descendants",
+			in: func(c *config) setting { return countSetting{&c.Limits.Descendants, 1} }},
+		{name: "limits.max_attempts", doc: "attempts of a run when connections fail", flag: "max-attempts",
+			in: func(c *config) setting { return countSetting{&c.Limits.Attempts, 1} }},
+		{name: "limits.max_resumes", doc: "how often a run goes on after its worker was lost", flag: "max-resumes",
+			in: func(c *config) setting { return countSetting{&c.Limits.Resumes, 1} }},
+		{name: "limits.backoff", doc: "the pause before the second attempt; it doubles for each that follows", flag: "backoff",
+			in: func(c *config) setting { return spanSetting{&c.Limits.Backoff, 1} }},
+		{name: "limits.silence", doc: "time without a sign of life after which a run is ended; 0s means no limit", flag: "silence",
+			in: func(c *config) setting { return spanSetting{&c.Limits.Silence, 0} }},
+		{name: "limits.limit_wait", doc: "how far ahead the reset of a usage limit may be for a run to wait for it; 0s means that it does not wait", flag: "limit-wait",
+			in: func(c *config) setting { return spanSetting{&c.Limits.LimitWait, 0} }},
+
+		{name: "providers.sdk.path", doc: "the Claude CLI; unset means the one that is found",
+			in: func(c *config) setting { return fileSetting{&c.SDK.Path, true} }},
+		{name: sdkEnvKey, noEnv: true, doc: "the variable NAME for the Claude CLI", flag: "env",
+			in: func(c *config) setting { return variableSetting{&c.SDK.Env, "NAME"} }},
+		{name: "providers.sdk.setting_sources", doc: "whose settings the Claude CLI reads; unset means nobody's",
+			in: func(c *config) setting {
+				return listSetting{&c.SDK.Settings, "a list, some of [user, project, local]", oneOf("user", "project", "local")}
+			}},
+		{name: "providers.api.base_url", also: "ANTHROPIC_BASE_URL", doc: "where the Messages API is; unset means Anthropic's own",
+			in: func(c *config) setting { return addressSetting{&c.API.BaseURL, []string{"https", "http"}, false} }},
+		{name: apiKeyKey, also: "ANTHROPIC_API_KEY", secret: true,
+			doc: "the key of the Messages API; never in a project's file, and in your own only if nobody else can read it",
+			in:  func(c *config) setting { return textSetting{&c.API.APIKey, "a key"} }},
+		{name: apiKeyFile, doc: "a file that holds the key of the Messages API, and nothing else",
+			in: func(c *config) setting { return fileSetting{&c.API.APIKeyFile, false} }},
+		{name: "providers.scripted.script", doc: "the conversation that provider scripted plays; unset means that it repeats what it is told",
+			in: func(c *config) setting { return fileSetting{&c.Script, false} }},
+
+		{name: "broker.url", doc: "the cluster that runs are kept in; unset means that the daemon keeps them", flag: "broker",
+			in: func(c *config) setting {
+				return addressSetting{&c.Broker.URL, []string{"nats", "tls", "ws", "wss"}, true}
+			}},
+		{name: "broker.credentials", doc: "a file with a user's JWT and key, for `broker.url`",
+			in: func(c *config) setting { return fileSetting{&c.Broker.Credentials, false} }},
+		{name: "broker.listen", doc: "where the daemon's own broker listens for workers; unset means nowhere",
+			in: func(c *config) setting { return hostPortSetting{&c.Broker.Listen} }},
+		{name: "labels", doc: "of the worker inside the daemon: it takes the tasks with one of them, too",
+			in: func(c *config) setting { return listSetting{&c.Label, "a list of labels, such as [gpu]", checkLabel} }},
+		{name: "archive_after", doc: "how long after its end a tree leaves the log for the archive", flag: "archive-after",
+			in: func(c *config) setting { return spanSetting{&c.ArchiveAfter, 0} }},
+	}
+}
+
+// sdkEnvKeyOf makes of the key for all variables of the CLI that of one.
+func sdkEnvKeyOf(k configKey, name string) configKey {
+	k.name = sdkEnvPrefix + name
+	k.in = func(c *config) setting { return variableSetting{&c.SDK.Env, name} }
+	for _, word := range []string{"KEY", "TOKEN", "SECRET", "PASSWORD", "AUTH", "HEADERS"} {
+		k.secret = k.secret || strings.Contains(strings.ToUpper(name), word)
+	}
+	return k
+}
+
+// variable returns the environment variable that sets k, or "" if none does.
+func (k configKey) variable() string {
+	if k.noEnv {
+		return ""
+	}
+	return variablePrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(k.name))
+}
+
+// flagName returns the flag that sets k.
+func (k configKey) flagName() string {
+	if k.flag != "" {
+		return "--" + k.flag
+	}
+	return "--" + k.name
+}
+
+func permissionModes() (names []string) {
+	for _, mode := range []claude.PermissionMode{
+		claude.ModeDefault, claude.ModeAcceptEdits, claude.ModeBypass, claude.ModePlan, claude.ModeDontAsk, claude.ModeAuto,
+	} {
+		names = append(names, string(mode))
+	}
+	return names
+}
