@@ -194,7 +194,7 @@ var architecture = rules{
 		},
 		"internal/cli": {
 			why:  "commands reach the parts through daemon and api",
-			ours: []string{"claude", "scriptmodel"},
+			ours: []string{".", "api", "claude", "scriptmodel"},
 			outside: allow{
 				"os":                     "",
 				"os/signal":              "Ctrl-C",

@@ -71,6 +71,7 @@ func newRoot() *cobra.Command {
 		newVersion(),
 		newDoctor(),
 		newModel(),
+		newRuns(),
 		newCompletion(),
 	)
 	root.Example = "nestor doctor\nnestor model serve --script hello.yaml"
