@@ -49,13 +49,13 @@ the run. Each event has a position, which --after takes.`,
 }
 
 func runsEvents(ctx context.Context, client *api.Client, page runsPage, id nestor.ID, opts runsEventsOptions) error {
-	print := page.event
+	show := page.event
 	switch {
 	case opts.streamJSON:
-		print = func(e nestor.Event) error { return printEvent(page.w, e, "", "\n") }
+		show = func(e nestor.Event) error { return printEvent(page.w, e, "", "\n") }
 	case opts.asJSON:
 		begin := "[\n"
-		print = func(e nestor.Event) error {
+		show = func(e nestor.Event) error {
 			defer func() { begin = ",\n" }()
 			return printEvent(page.w, e, begin, "")
 		}
@@ -70,12 +70,12 @@ func runsEvents(ctx context.Context, client *api.Client, page runsPage, id nesto
 			}
 		}()
 	}
-	return follow(ctx, client, id, opts.query, print)
+	return follow(ctx, client, id, opts.query, show)
 }
 
 // follow hands events on. When the daemon goes away it asks again, as long as
 // there was something new since it last did.
-func follow(ctx context.Context, client *api.Client, id nestor.ID, q api.EventsQuery, print func(nestor.Event) error) error {
+func follow(ctx context.Context, client *api.Client, id nestor.ID, q api.EventsQuery, show func(nestor.Event) error) error {
 	for {
 		before := q.After
 		var lost error
@@ -87,7 +87,7 @@ func follow(ctx context.Context, client *api.Client, id nestor.ID, q api.EventsQ
 			if err != nil {
 				return err
 			}
-			if err := print(e); err != nil {
+			if err := show(e); err != nil {
 				return err
 			}
 			q.After = max(q.After, e.Head().Seq)

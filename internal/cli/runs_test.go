@@ -468,11 +468,9 @@ func TestFollowGoesOnWhenTheDaemonComesBack(t *testing.T) {
 		t.Errorf("got %v, %v", seqs, err)
 	}
 
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	gone := api.NewClient(filepath.Join(t.TempDir(), "s"))
 	defer gone.Close()
-	err = follow(ctx, gone, testID(1), api.EventsQuery{After: 7}, nil)
+	err = follow(t.Context(), gone, testID(1), api.EventsQuery{After: 7}, nil)
 	if err == nil || !strings.HasSuffix(err.Error(), "; go on with --after 7") {
 		t.Errorf("got %v", err)
 	}
