@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"mime"
 	"strconv"
 	"time"
 
 	"github.com/dfaf701a/nestor"
 )
+
+const eventStream = "text/event-stream"
 
 // maxEvent bounds one event of a stream.
 const maxEvent = 16 << 20
@@ -33,12 +36,16 @@ func (c *Client) Events(ctx context.Context, id nestor.ID, q EventsQuery) iter.S
 	return func(yield func(nestor.Event, error) bool) {
 		ctx, cut := context.WithCancelCause(ctx)
 		defer cut(nil)
-		resp, err := c.open(ctx, request{path: runPath(id, "/events"), query: q.Values(), accept: "text/event-stream"})
+		resp, err := c.open(ctx, request{path: runPath(id, "/events"), query: q.Values(), accept: eventStream})
 		if err != nil {
 			yield(nil, err)
 			return
 		}
 		defer resp.Body.Close()
+		if media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); media != eventStream {
+			yield(nil, fmt.Errorf("events of run %s: the answer is %.60q instead of %s; does a daemon listen there?", id, media, eventStream))
+			return
+		}
 		watch := time.AfterFunc(silence, func() { cut(errSilent) })
 		defer watch.Stop()
 		stream := newStream(&heard{resp.Body, watch})

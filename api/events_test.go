@@ -138,7 +138,7 @@ func served(answer func(net.Conn)) *Client {
 func TestSilentDaemonIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := served(func(conn net.Conn) {
-			io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\nid: 7\ndata: "+someEvent+"\n\n")
+			io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\nid: 7\ndata: "+someEvent+"\n\n")
 			time.Sleep(50 * time.Second)
 			io.WriteString(conn, ":\n\n")
 		})
@@ -160,7 +160,9 @@ func TestSilentDaemonIsGivenUp(t *testing.T) {
 
 func TestEventsEndWithTheirContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := served(func(conn net.Conn) { io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n:\n\n") })
+		c := served(func(conn net.Conn) {
+			io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n:\n\n")
+		})
 		defer c.Close()
 		enough := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -191,6 +193,24 @@ func TestAnswersThatAreNone(t *testing.T) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
 		})
+	}
+}
+
+func TestAnswerThatIsNoStream(t *testing.T) {
+	c := served(func(conn net.Conn) {
+		io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nhi")
+	})
+	defer c.Close()
+	n := 0
+	for _, err := range c.Events(t.Context(), "r", EventsQuery{}) {
+		n++
+		want := `events of run r: the answer is "text/html" instead of text/event-stream; does a daemon listen there?`
+		if err == nil || err.Error() != want || errors.Is(err, ErrDisconnected) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d things were yielded", n)
 	}
 }
 

@@ -17,8 +17,8 @@ var (
 	ErrDisconnected = errors.New("the daemon went away")
 )
 
-// ContentType is the media type of a Problem.
-const ContentType = "application/problem+json"
+// ProblemMediaType is the media type of a Problem.
+const ProblemMediaType = "application/problem+json"
 
 // The types of problems that clients branch on.
 const (

@@ -72,6 +72,7 @@ func newRoot() *cobra.Command {
 		newDoctor(),
 		newConfig(),
 		newModel(),
+		newRuns(),
 		newCompletion(),
 	)
 	root.Example = "nestor doctor\nnestor model serve --script hello.yaml"

@@ -128,7 +128,7 @@ func filled(p *api.Problem) api.Problem {
 
 func writeProblem(w http.ResponseWriter, p *api.Problem) {
 	q := filled(p)
-	w.Header().Set("Content-Type", api.ContentType)
+	w.Header().Set("Content-Type", api.ProblemMediaType)
 	write(w, q.Status, q) // what fails is the connection
 }
 

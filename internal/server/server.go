@@ -18,7 +18,8 @@ import (
 	"github.com/dfaf701a/nestor/api"
 )
 
-// Backend is what a daemon does. All of it may be called at once.
+// Backend is what a daemon does. All of it may be called at once, and returns
+// soon after its context ends.
 //
 // An error that is, or wraps, [*api.Problem] is answered as it is;
 // nestor.ErrRunNotFound, nestor.ErrEnded, nestor.ErrStale and

@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -229,6 +230,69 @@ func TestReaderThatDoesNotReadIsCut(t *testing.T) {
 		// waited for ever, and the bubble failed.
 		conn.Close()
 		stop()
+	})
+}
+
+func TestBodyThatDoesNotComeIsAProblem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln, stop := serveBubble(t, newDaemon())
+		conn, far := net.Pipe()
+		ln.conns <- far
+		begin := time.Now()
+		if _, err := io.WriteString(conn, "POST /v1/runs HTTP/1.1\r\nHost: nestor\r\nContent-Length: 10\r\n\r\n{"); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := bufio.NewReader(conn).ReadString('\n')
+		if err != nil || answer != "HTTP/1.1 408 Request Timeout\r\n" || time.Since(begin) != 30*time.Second {
+			t.Errorf("got %q, %v after %v", answer, err, time.Since(begin))
+		}
+		conn.Close()
+		stop()
+	})
+}
+
+// What a connection was given to write or read one request is not what is left
+// for the next.
+func TestConnectionIsGoodForTheNextRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln, stop := serveBubble(t, newDaemon())
+		conn, far := net.Pipe()
+		ln.conns <- far
+		answers := bufio.NewReader(conn)
+		for _, request := range []string{
+			"POST /v1/runs HTTP/1.1\r\nHost: nestor\r\nContent-Length: 11\r\n\r\n{\"task\":{}}", "GET /v1//runs HTTP/1.1\r\nHost: nestor\r\n\r\n",
+			"GET /v1/runs HTTP/1.1\r\nHost: nestor\r\n\r\n",
+		} {
+			if _, err := io.WriteString(conn, request); err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.ReadResponse(answers, nil)
+			if err != nil {
+				t.Fatalf("answer to %.20q: %v", request, err)
+			}
+			if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			time.Sleep(40 * time.Second)
+		}
+		conn.Close()
+		stop()
+	})
+}
+
+func TestSilentConnectionDoesNotDelayTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ln, stop := serveBubble(t, newDaemon())
+		conn, far := net.Pipe()
+		ln.conns <- far
+		synctest.Wait()
+		begin := time.Now()
+		stop()
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("the end took %v", took)
+		}
+		conn.Close()
 	})
 }
 

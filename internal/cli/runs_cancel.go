@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/api"
+)
+
+// commandLine is who the daemon is told that asks.
+const commandLine = "the command line"
+
+func newRunsCancel() *cobra.Command {
+	c := api.Cancellation{By: commandLine}
+	cmd := &cobra.Command{
+		Use:     "cancel ID",
+		Short:   "End a run and all below it",
+		Example: "nestor runs cancel 5a1c2b3d\nnestor runs cancel 5a1c2b3d --now --reason 'wrong branch'",
+		Args:    runArgs("a run"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withRun(cmd, args[0], func(ctx context.Context, client *api.Client, id nestor.ID) error {
+				if err := client.Cancel(ctx, id, c); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "run %s is told to end\n", id)
+				return err
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&c.Now, "now", false, "do not let it finish what it does")
+	flags.StringVar(&c.Reason, "reason", "", "say why; `TEXT` is in its events")
+	return cmd
+}

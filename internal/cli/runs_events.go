@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/api"
+)
+
+type runsEventsOptions struct {
+	query      api.EventsQuery
+	asJSON     bool
+	streamJSON bool
+}
+
+func newRunsEvents() *cobra.Command {
+	var opts runsEventsOptions
+	cmd := &cobra.Command{
+		Use:   "events ID",
+		Short: "Print what happened in a run",
+		Long: `Print what happened in a run, a line for each event.
+
+With --follow it goes on until the run has ended; Ctrl-C ends the printing, not
+the run. Each event has a position, which --after takes.`,
+		Example: "nestor runs events 5a1c2b3d\nnestor runs events 5a1c2b3d --follow --tree\nnestor runs events 5a1c2b3d --after 4711 --stream-json",
+		Args:    runArgs("a run"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if opts.asJSON && opts.streamJSON {
+				return misuse(cmd, "--json and --stream-json exclude each other")
+			}
+			return withRun(cmd, args[0], func(ctx context.Context, client *api.Client, id nestor.ID) error {
+				return runsEvents(ctx, client, newRunsPage(cmd.OutOrStdout()), id, opts)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&opts.query.Follow, "follow", false, "wait for more until the run has ended")
+	flags.BoolVar(&opts.query.Tree, "tree", false, "also of all runs below it")
+	flags.Uint64Var(&opts.query.After, "after", 0, "only those behind position `N`")
+	flags.BoolVar(&opts.asJSON, "json", false, "print one JSON document")
+	flags.BoolVar(&opts.streamJSON, "stream-json", false, "print one JSON document per event and line")
+	return cmd
+}
+
+func runsEvents(ctx context.Context, client *api.Client, page runsPage, id nestor.ID, opts runsEventsOptions) error {
+	show := page.event
+	switch {
+	case opts.streamJSON:
+		show = func(e nestor.Event) error { return printEvent(page.w, e, "", "\n") }
+	case opts.asJSON:
+		begin := "[\n"
+		show = func(e nestor.Event) error {
+			defer func() { begin = ",\n" }()
+			return printEvent(page.w, e, begin, "")
+		}
+		if _, err := io.WriteString(page.w, "{\"events\": "); err != nil {
+			return err
+		}
+		defer func() {
+			if begin == "[\n" {
+				io.WriteString(page.w, "[]}\n")
+			} else {
+				io.WriteString(page.w, "\n]}\n")
+			}
+		}()
+	}
+	return follow(ctx, client, id, opts.query, show)
+}
+
+// follow hands events on. When the daemon goes away it asks again, as long as
+// there was something new since it last did.
+func follow(ctx context.Context, client *api.Client, id nestor.ID, q api.EventsQuery, show func(nestor.Event) error) error {
+	for {
+		before := q.After
+		var lost error
+		for e, err := range client.Events(ctx, id, q) {
+			if errors.Is(err, api.ErrDisconnected) || errors.Is(err, api.ErrNoDaemon) {
+				lost = err
+				break
+			}
+			if err != nil {
+				return err
+			}
+			if err := show(e); err != nil {
+				return err
+			}
+			q.After = max(q.After, e.Head().Seq)
+		}
+		if lost == nil {
+			return nil
+		}
+		if q.After == before || errors.Is(lost, api.ErrNoDaemon) {
+			return fmt.Errorf("%w; go on with --after %d", lost, q.After)
+		}
+	}
+}
+
+func printEvent(w io.Writer, e nestor.Event, before, after string) error {
+	data, err := nestor.EncodeEvent(e)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s%s%s", before, data, after)
+	return err
+}
+
+// event prints one line: when, in which run, what.
+func (p runsPage) event(e nestor.Event) error {
+	head := e.Head()
+	when := head.Time.UTC().Format("2006-01-02T15:04:05.000Z")
+	if p.person {
+		when = head.Time.In(p.now.Location()).Format(time.TimeOnly)
+	}
+	row := []cell{{when, "2"}, {shortRun(head.Run), "2"}, eventCell(e)}
+	return p.table([][]cell{row})
+}
