@@ -142,3 +142,6 @@ func permissionModes() (names []string) {
 	}
 	return names
 }
+
+// flagWord is flagName without its dashes.
+func (k configKey) flagWord() string { return strings.TrimLeft(k.flagName(), "-") }

@@ -44,7 +44,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 	err := root.ExecuteContext(ctx)
 	code := codeOf(ctx, err)
-	if code == exitCancelled {
+	if _, coded := errors.AsType[*codedError](err); code == exitCancelled && !coded {
 		err = errors.New("cancelled")
 	}
 	if err != nil {
@@ -53,9 +53,21 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return int(code)
 }
 
+// codedError is an error with an exit code of its own.
+type codedError struct {
+	code exitCode
+	err  error
+}
+
+func (e *codedError) Error() string { return e.err.Error() }
+func (e *codedError) Unwrap() error { return e.err }
+
 func codeOf(ctx context.Context, err error) exitCode {
 	if err == nil {
 		return exitOK
+	}
+	if e, ok := errors.AsType[*codedError](err); ok {
+		return e.code
 	}
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage
@@ -68,6 +80,9 @@ func codeOf(ctx context.Context, err error) exitCode {
 
 func newRoot() *cobra.Command {
 	root := newGroup("nestor", "Run Claude agents that nest",
+		newRun(),
+		newServe(),
+		newHistory(),
 		newVersion(),
 		newDoctor(),
 		newConfig(),
@@ -75,7 +90,7 @@ func newRoot() *cobra.Command {
 		newRuns(),
 		newCompletion(),
 	)
-	root.Example = "nestor doctor\nnestor model serve --script hello.yaml"
+	root.Example = "nestor run \"say hello\"\nnestor doctor\nnestor model serve --script hello.yaml"
 	root.SilenceErrors = true
 	root.SilenceUsage = true
 	root.CompletionOptions.DisableDefaultCmd = true

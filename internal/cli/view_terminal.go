@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"io"
 	"os"
 
 	"golang.org/x/term"
@@ -9,7 +8,7 @@ import (
 
 // terminalOf returns how to ask for the size of the terminal that w is, nil if it
 // is none.
-func terminalOf(w io.Writer) func() (cols, rows int) {
+func terminalOf(w any) func() (cols, rows int) {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return nil

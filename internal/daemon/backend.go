@@ -197,6 +197,9 @@ func (b *backend) Info(ctx context.Context) (api.Info, error) {
 	if err != nil {
 		return api.Info{}, err
 	}
+	if b.opts.Idle {
+		stats.Total, stats.Free = 0, 0
+	}
 	where := b.opts.Broker.URL
 	if where == "" {
 		where = "embedded"

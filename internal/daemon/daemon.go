@@ -27,6 +27,7 @@ type Options struct {
 	Dir     string // the project; its folder .nestor is made
 	Version string // of this program, for those who ask
 	Lone    bool   // it lives as long as one command
+	Idle    bool   // it answers, and executes no runs
 
 	Worker Worker
 	Broker Broker
@@ -49,7 +50,11 @@ type Broker struct {
 type Daemon struct {
 	opts  Options
 	ready chan struct{} // closed by Run when requests are answered
+	addr  string        // of the broker, for workers elsewhere; set before that
 }
+
+// ErrOwned says that another process owns the project.
+var ErrOwned = errors.New("another process owns the project")
 
 // New returns a daemon. It starts nothing.
 func New(o Options) *Daemon {
@@ -66,15 +71,22 @@ func New(o Options) *Daemon {
 // Ready is closed when the daemon answers.
 func (d *Daemon) Ready() <-chan struct{} { return d.ready }
 
+// BrokerAddr returns where workers elsewhere reach the broker, once the daemon is
+// ready; empty if nowhere.
+func (d *Daemon) BrokerAddr() string { return d.addr }
+
 // Run opens everything and serves until ctx ends or a part fails; then runs that
 // are going are given back, to go on when the project is opened again, and it
-// returns. If another process owns the project it fails with broker.ErrLocked.
+// returns. If another process owns the project it fails with ErrOwned.
 func (d *Daemon) Run(ctx context.Context) (err error) {
 	home := filepath.Join(d.opts.Dir, ".nestor")
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return fmt.Errorf("making the project's folder: %w", err)
 	}
 	lock, err := broker.Lock(home)
+	if errors.Is(err, broker.ErrLocked) {
+		return fmt.Errorf("%w: %w", ErrOwned, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -123,10 +135,13 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		defer stopCore()
 		defer stopWork()
 		parts, working := errgroup.WithContext(working)
-		parts.Go(func() error { return ended(working, e.Work(working, w.taking(d.opts.Worker.Labels))) })
+		if !d.opts.Idle {
+			parts.Go(func() error { return ended(working, e.Work(working, w.taking(d.opts.Worker.Labels))) })
+		}
 		parts.Go(func() error { return server.New(back, server.Options{Log: d.opts.Log}).Serve(working, ln) })
 		return parts.Wait()
 	})
+	d.addr = b.Addr()
 	close(d.ready)
 	return g.Wait()
 }

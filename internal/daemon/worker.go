@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"sync"
@@ -34,6 +33,7 @@ type Worker struct {
 	Labels   []string // of tasks that it takes besides those without
 	Tools    []string // that runs have which do not say; nil means all
 	Mode     string   // of permissions, likewise; empty means acceptEdits
+	Settings []string // sources of the provider's settings: user, project, local; nil means none
 
 	SDK    claudecode.Options
 	API    anthropic.Options // its Records and Spool are set here
@@ -72,7 +72,7 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 	o.API.Log, o.SDK.Log = o.Log, o.Log
 	script := o.Script
 	if script == nil {
-		script = []scripted.Turn{{When: regexp.MustCompile(`(?s)(.*)`), Say: []scripted.Line{{Content: "you said: $1"}}}}
+		script = scripted.Echo()
 	}
 	providers, err := agent.NewProviders(claudecode.New(o.SDK), anthropic.New(o.API), scripted.New(script...))
 	if err != nil {
@@ -81,7 +81,8 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 	return &worker{
 		log: log, socket: socket, dir: o.Dir, notes: o.Log, providers: providers,
 		runner: runner.New(runner.Options{
-			Providers: providers, Provider: o.Provider, Workspace: runner.Dir(o.Dir), Policy: policy{o.Tools, o.Mode}, Log: o.Log,
+			Providers: providers, Provider: o.Provider, Workspace: runner.Dir(o.Dir), Policy: policy{o.Tools, o.Mode},
+			Settings: o.Settings, Log: o.Log,
 		}),
 		slots: pool.NewSlots(pool.SlotLimits{Total: o.Slots}),
 		holds: map[string]nestor.Failure{},

@@ -80,6 +80,7 @@ type Options struct {
 	Providers *agent.Providers
 	Provider  string    // of tasks that name none; required if such tasks come
 	Workspace Workspace // nil means Dir("")
+	Settings  []string  // sources of the provider's settings: user, project, local; nil means none
 	Policy    Policy    // nil means that all tools exist and none is approved
 	// Grace is how long an agent that was told to stop may take until it is
 	// given up; zero means 10 s.
@@ -289,7 +290,7 @@ func (r *Runner) config(run Run, provider, dir string, alive func()) agent.Confi
 	c := agent.Config{
 		Name: t.Agent, Provider: provider, Model: t.Model, Dir: dir, Schema: t.Schema, Env: run.Env, Resume: run.Session,
 		Limits:  agent.Limits{MaxTurns: t.Limits.Turns, MaxBudgetUSD: t.Limits.BudgetUSD},
-		OnFrame: alive,
+		OnFrame: alive, SettingSources: r.opts.Settings,
 		// Texts come also as they are written, and letters find the agent as it was.
 		Credentials: map[string]string{"partial": "true", "mode": "client"},
 	}

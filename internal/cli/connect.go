@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dfaf701a/nestor/agent/scripted"
+	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/internal/daemon"
+)
+
+// connectFor is how long a project may be owned by somebody who does not answer:
+// one that is starting, or ending.
+const connectFor = 20 * time.Second
+
+// connect returns a client of the daemon of the project that dir belongs to: the
+// one that runs, or one in this process that ends with close. The latter executes
+// no runs.
+func connect(cmd *cobra.Command, dir string) (client *api.Client, close func() error, err error) {
+	project, err := projectDir(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg, err := loadConfig(project, os.Environ(), nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, err := daemonOptions(project, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	o.Idle, o.Lone = true, true
+	l, err := dial(cmd.Context(), o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return l.client, l.close, nil
+}
+
+// link is a way to a project's daemon.
+type link struct {
+	client *api.Client
+	close  func() error
+	own    bool // the daemon is in this process
+}
+
+// dial reaches the daemon of a project, or becomes it. A daemon that does not
+// work is no use to somebody who wants to.
+func dial(ctx context.Context, o daemon.Options) (*link, error) {
+	ctx, stop := context.WithTimeoutCause(ctx, connectFor, fmt.Errorf("the owner of %s does not answer", o.Dir))
+	defer stop()
+	for {
+		client := api.NewClient(daemon.SocketPath(o.Dir))
+		info, err := client.Info(ctx)
+		if err == nil && (o.Idle || info.Slots > 0) {
+			return &link{client: client, close: func() error { client.Close(); return nil }}, nil
+		}
+		client.Close()
+		if err != nil && !errors.Is(err, api.ErrNoDaemon) && !errors.Is(err, api.ErrDisconnected) {
+			return nil, err
+		}
+		if err != nil {
+			l, err := become(ctx, o)
+			if !errors.Is(err, daemon.ErrOwned) {
+				return l, err
+			}
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// become makes this process the project's daemon.
+func become(ctx context.Context, o daemon.Options) (*link, error) {
+	d := daemon.New(o)
+	running, end := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	go func() { done <- d.Run(running) }()
+	select {
+	case err := <-done:
+		end()
+		return nil, err
+	case <-ctx.Done():
+		end()
+		<-done
+		return nil, context.Cause(ctx)
+	case <-d.Ready():
+	}
+	client := api.NewClient(daemon.SocketPath(o.Dir))
+	return &link{client: client, own: true, close: func() error {
+		client.Close()
+		end()
+		return <-done
+	}}, nil
+}
+
+// daemonOptions says how the daemon of a project is built.
+func daemonOptions(project string, cfg *config) (daemon.Options, error) {
+	build, _ := debug.ReadBuildInfo()
+	o := daemon.Options{
+		Dir: project, Version: versionOf(build).Version, Limits: cfg.Limits, ArchiveAfter: cfg.ArchiveAfter,
+		Broker: daemon.Broker{URL: cfg.Broker.URL, Credentials: cfg.Broker.Credentials, Listen: cfg.Broker.Listen},
+	}
+	var err error
+	o.Worker, err = workerOptions(cfg)
+	return o, err
+}
+
+// workerOptions says how runs are executed.
+func workerOptions(cfg *config) (daemon.Worker, error) {
+	w := daemon.Worker{
+		Provider: cfg.Provider, Slots: cfg.Slots, Labels: cfg.Label, Tools: cfg.Tools, Mode: cfg.PermissionMode, Settings: cfg.SDK.Settings,
+	}
+	w.SDK.Path = cfg.SDK.Path
+	for name, value := range cfg.SDK.Env {
+		w.SDK.Env = append(w.SDK.Env, name+"="+value)
+	}
+	w.API.BaseURL, w.API.APIKey = cfg.API.BaseURL, cfg.API.APIKey
+	if cfg.API.APIKeyFile != "" {
+		key, err := os.ReadFile(cfg.API.APIKeyFile)
+		if err != nil {
+			return w, fmt.Errorf("reading the API key: %w", err)
+		}
+		w.API.APIKey = strings.TrimSpace(string(key))
+	}
+	if cfg.Script != "" {
+		var err error
+		if w.Script, err = scripted.Load(cfg.Script); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
+}

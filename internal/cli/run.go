@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/api"
+)
+
+type runOptions struct {
+	agent, swarm, dir   string
+	role, sandbox       string
+	schema, output      string
+	input, focus        string
+	resume              string
+	env                 []string
+	json, stream, quiet bool
+	verbose             bool
+}
+
+// runKeys are the keys of the config that 'run' has flags for, in the order of
+// its help.
+var runKeys = []string{
+	"provider", "model", "tools", "permission_mode", "limits.max_turns", "limits.max_depth", "limits.max_budget_usd", "limits.timeout",
+	"limits.silence", "limits.limit_wait",
+}
+
+func newRun() *cobra.Command {
+	var opts runOptions
+	cmd := &cobra.Command{
+		Use:   "run [flags] PROMPT",
+		Short: "Run an agent and show what it does",
+		Long: `Run an agent and show what it does. Its result is printed in the end.
+
+The run is recorded as it goes, in the project's folder .nestor: after a crash
+it goes on where it was, when the next command of the project runs. If a daemon
+serves the project ('nestor serve'), it does the work; else this command does.
+
+Ctrl-C interrupts the run and waits until it has settled; a second one ends it
+at once. Without PROMPT the input is read from --input, or from stdin.
+
+The exit code is 0 for success, 1 for an error, 3 if a limit ended the run and
+there is output, 4 if a limit or the policy forbids it, 130 if it was cancelled.`,
+		Example: `nestor run "say hello"
+nestor run --provider api --max-turns 5 "list the open questions in docs/"
+nestor run --schema answer.json --json "how many tests are there?"
+nestor run --resume 0199d3a2 "and now the other half"`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return misuse(cmd, "takes one prompt, got %d: put it in quotes", len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return runRun(cmd, args, opts) },
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&opts.agent, "agent", "", "the `NAME` of the agent")
+	for _, name := range runKeys {
+		k, _ := findKey(name)
+		flags.String(k.flagWord(), "", k.doc)
+	}
+	flags.StringVar(&opts.swarm, "swarm", "", "the `NAME` of the swarm that it belongs to")
+	flags.StringVar(&opts.dir, "dir", "", "the `FOLDER` it works in (default the current one)")
+	flags.StringVar(&opts.schema, "schema", "", "the result follows the JSON Schema in `FILE`")
+	flags.StringVar(&opts.input, "input", "", "read the prompt from `FILE`; - is stdin")
+	flags.StringVar(&opts.focus, "focus-file", "", "tell the agent that `FILE` is what it is about")
+	flags.StringVar(&opts.output, "output", "", "write the result to `FILE` too")
+	flags.StringArrayVar(&opts.env, "env", nil, "set `NAME=VALUE` for what the agent starts; may be repeated")
+	flags.StringVar(&opts.resume, "resume", "", "go on with the conversation of `RUN`; without a prompt, follow it")
+	flags.StringVar(&opts.role, "role", "", "the role that bounds what it may do")
+	flags.StringVar(&opts.sandbox, "sandbox", "off", "off, files or strict")
+	flags.BoolVar(&opts.json, "json", false, "print the result as one JSON document")
+	flags.BoolVar(&opts.stream, "stream-json", false, "print each event as a line of JSON")
+	flags.BoolVarP(&opts.quiet, "quiet", "q", false, "print the result alone")
+	flags.BoolVarP(&opts.verbose, "verbose", "v", false, "show results of tools and thoughts in full")
+	return cmd
+}
+
+func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
+	switch {
+	case opts.json && opts.stream:
+		return misuse(cmd, "--json and --stream-json: it is one or the other")
+	case opts.role != "":
+		return &codedError{exitRefused, fmt.Errorf("run: --role %s: nothing here enforces roles yet; use --tools and --permission-mode", opts.role)}
+	case opts.sandbox != "off":
+		return &codedError{exitRefused, fmt.Errorf("run: --sandbox %s: nothing here confines an agent yet; --sandbox off is what there is", opts.sandbox)}
+	}
+	changed := map[string]string{}
+	for _, name := range runKeys {
+		k, _ := findKey(name)
+		if f := cmd.Flags().Lookup(k.flagWord()); f.Changed {
+			changed[name] = f.Value.String()
+		}
+	}
+	project, err := projectDir(opts.dir)
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	cfg, err := loadConfig(project, os.Environ(), changed)
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	d, err := daemonOptions(project, cfg)
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	d.Lone = true
+	prompt, err := promptOf(cmd, args, opts)
+	if err != nil {
+		return err
+	}
+	task, err := taskOf(prompt, cfg, opts)
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	f := &following{opts: opts, daemon: d, task: task, prompt: prompt, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr()}
+	if err := f.run(cmd.Context()); err != nil {
+		if _, coded := errors.AsType[*codedError](err); coded {
+			return err
+		}
+		return fmt.Errorf("run: %w", err)
+	}
+	return nil
+}
+
+// maxPrompt is how much is read of a prompt.
+const maxPrompt = 512 << 10
+
+// promptOf returns what the agent is told. It may be empty with --resume.
+func promptOf(cmd *cobra.Command, args []string, opts runOptions) (string, error) {
+	var text string
+	var err error
+	switch {
+	case len(args) == 1 && opts.input != "":
+		return "", misuse(cmd, "a prompt and --input %s: it is one or the other", opts.input)
+	case len(args) == 1 && args[0] != "-":
+		text = args[0]
+	case opts.input != "" && opts.input != "-":
+		text, err = readText(opts.input)
+	case opts.resume != "" && opts.input == "" && len(args) == 0:
+		return "", nil
+	case opts.input == "" && len(args) == 0 && terminalOf(cmd.InOrStdin()) != nil:
+		return "", misuse(cmd, "no prompt")
+	default:
+		text, err = readAll(cmd.InOrStdin(), "stdin")
+	}
+	if err != nil {
+		return "", fmt.Errorf("run: %w", err)
+	}
+	if strings.TrimSpace(text) == "" {
+		return "", misuse(cmd, "the prompt is empty")
+	}
+	if opts.focus != "" {
+		if _, err := os.Stat(opts.focus); err != nil {
+			return "", fmt.Errorf("run: --focus-file: %w", err)
+		}
+		text += "\n\nThis is about the file " + opts.focus + "."
+	}
+	return text, nil
+}
+
+func readText(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return readAll(f, file)
+}
+
+func readAll(r io.Reader, name string) (string, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxPrompt+1))
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", name, err)
+	}
+	if len(data) > maxPrompt {
+		return "", fmt.Errorf("reading %s: more than %d bytes; name the file in the prompt instead", name, maxPrompt)
+	}
+	return string(data), nil
+}
+
+// taskOf makes the task. It holds all that the config says of it, so that it is
+// run in the same way whoever runs it.
+func taskOf(prompt string, cfg *config, opts runOptions) (nestor.Task, error) {
+	dir, err := filepath.Abs(opts.dir)
+	if err != nil {
+		return nestor.Task{}, err
+	}
+	t := nestor.Task{
+		Agent: opts.agent, Input: prompt, Provider: cfg.Provider, Model: cfg.Model, Swarm: opts.swarm, Dir: dir, Limits: cfg.Limits,
+		Priority: nestor.High,
+	}
+	if name, tier := cfg.Models[t.Model]; tier {
+		t.Model = name
+	}
+	if opts.schema != "" {
+		text, err := readText(opts.schema)
+		if err != nil {
+			return t, fmt.Errorf("--schema: %w", err)
+		}
+		if !json.Valid([]byte(text)) {
+			return t, fmt.Errorf("--schema %s: it is no JSON", opts.schema)
+		}
+		t.Schema = json.RawMessage(text)
+	}
+	return t, setOptions(&t, api.TaskOptions{Tools: cfg.Tools, PermissionMode: cfg.PermissionMode, Env: opts.env})
+}
+
+// setOptions puts o into the task.
+func setOptions(t *nestor.Task, o api.TaskOptions) error {
+	data, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	if _, err := api.ParseTaskOptions(data); err != nil {
+		return err
+	}
+	t.Data = data
+	return nil
+}
+
+// resumeFrom makes t go on with the conversation of a run that has ended.
+func resumeFrom(ctx context.Context, client *api.Client, t *nestor.Task, id nestor.ID) error {
+	run, err := client.Run(ctx, id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !run.State.Ended():
+		return fmt.Errorf("run %s has not ended: 'nestor runs send' speaks to it, and --resume without a prompt follows it", id)
+	case run.Session == "":
+		return fmt.Errorf("run %s has no conversation to go on with", id)
+	}
+	if run.Provider != "" {
+		t.Provider = run.Provider
+	}
+	if run.Dir != "" {
+		t.Dir = run.Dir // where the provider keeps it
+	}
+	o, err := api.ParseTaskOptions(t.Data)
+	if err != nil {
+		return err
+	}
+	o.Session = run.Session
+	return setOptions(t, o)
+}

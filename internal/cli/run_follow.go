@@ -1,0 +1,308 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/internal/daemon"
+)
+
+// following is a run that this command submits and follows to its end. If the
+// daemon that has it goes away, this process takes its place.
+type following struct {
+	opts           runOptions
+	daemon         daemon.Options
+	task           nestor.Task
+	prompt         string
+	stdout, stderr io.Writer
+
+	key  string    // of the submission, so that it can be made again
+	id   nestor.ID // empty until it is submitted
+	seen uint64    // the position of the last event
+	view view
+	hits int // how often Ctrl-C was pressed
+}
+
+// run follows the run, and prints its result.
+func (f *following) run(parent context.Context) error {
+	ctx := context.WithoutCancel(parent) // Ctrl-C ends the run first, and only then the command
+	interrupts := make(chan os.Signal, 4)
+	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(interrupts)
+	f.key, f.view = rand.Text(), f.newView()
+	for {
+		l, err := dial(ctx, f.daemon)
+		if err != nil {
+			f.view.close(nil)
+			return err
+		}
+		end, err := f.follow(ctx, l, interrupts)
+		if err == nil {
+			f.view.close(end.Result)
+			f.linger(ctx, l, interrupts)
+			return errors.Join(f.print(end), l.close())
+		}
+		closed := l.close()
+		if l.own || !gone(err) {
+			f.view.close(nil)
+			return errors.Join(err, closed)
+		}
+		f.view.note("the daemon went away; taking its place")
+	}
+}
+
+// gone tells whether err means that there is no daemon any more.
+func gone(err error) bool {
+	if p, ok := errors.AsType[*api.Problem](err); ok && p.Type == api.TypeStopping {
+		return true
+	}
+	return errors.Is(err, api.ErrDisconnected) || errors.Is(err, api.ErrNoDaemon)
+}
+
+func (f *following) newView() view {
+	if f.opts.quiet || f.opts.stream {
+		return newView(io.Discard, viewOptions{})
+	}
+	size := terminalOf(f.stderr)
+	terminal := size != nil && os.Getenv("TERM") != "dumb"
+	return newView(f.stderr, viewOptions{
+		Terminal: terminal, Size: size, Color: colorWanted(terminal, os.Getenv), Verbose: f.opts.verbose,
+	})
+}
+
+// follow submits the run, unless that was done, and shows it until it has ended.
+func (f *following) follow(ctx context.Context, l *link, interrupts <-chan os.Signal) (api.Run, error) {
+	if f.id == "" {
+		if err := f.submit(ctx, l.client); err != nil {
+			return api.Run{}, refused(err)
+		}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	type heard struct {
+		event nestor.Event
+		err   error
+	}
+	events := make(chan heard) // sent and closed by the goroutine, which ends with ctx
+	go func() {
+		defer close(events)
+		for e, err := range l.client.Events(ctx, f.id, api.EventsQuery{After: f.seen, Tree: true, Follow: true, Deltas: true}) {
+			select {
+			case events <- heard{e, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case <-interrupts:
+			if err := f.interrupt(ctx, l.client); err != nil {
+				return api.Run{}, err
+			}
+		case h, more := <-events:
+			switch {
+			case !more:
+				return f.ended(ctx, l.client)
+			case h.err != nil:
+				return api.Run{}, h.err
+			}
+			if err := f.show(h.event); err != nil {
+				return api.Run{}, err
+			}
+		}
+	}
+}
+
+// submit submits the run, or finds the one that is to be followed.
+func (f *following) submit(ctx context.Context, client *api.Client) error {
+	if f.opts.resume != "" {
+		id, err := resolveRun(ctx, client, f.opts.resume)
+		if err != nil {
+			return err
+		}
+		if f.prompt == "" {
+			f.id = id
+			return nil
+		}
+		if err := resumeFrom(ctx, client, &f.task, id); err != nil {
+			return err
+		}
+	}
+	run, err := client.Submit(ctx, api.Submission{Task: f.task, Key: f.key})
+	f.id = run.ID
+	return err
+}
+
+// refused gives a refusal its exit code.
+func refused(err error) error {
+	if _, ok := errors.AsType[*nestor.LimitError](err); ok {
+		return &codedError{exitRefused, fmt.Errorf("run: %w", err)}
+	}
+	return err
+}
+
+// show shows an event.
+func (f *following) show(e nestor.Event) error {
+	if seq := e.Head().Seq; seq > 0 {
+		f.seen = seq
+	}
+	f.view.event(e)
+	if !f.opts.stream {
+		return nil
+	}
+	line, err := nestor.EncodeEvent(e)
+	if err != nil {
+		return err
+	}
+	_, err = f.stdout.Write(append(line, '\n'))
+	return err
+}
+
+// interrupt has the run end: the first time it may settle, then it must not.
+func (f *following) interrupt(ctx context.Context, client *api.Client) error {
+	f.hits++
+	switch f.hits {
+	case 1:
+		f.view.note("interrupting; Ctrl-C again ends it now")
+	case 2:
+		f.view.note("ending it now")
+	default:
+		return &codedError{exitCancelled, errors.New("run: left before it had ended; 'nestor runs list' has it")}
+	}
+	err := client.Cancel(ctx, f.id, api.Cancellation{By: "Ctrl-C", Now: f.hits > 1})
+	if errors.Is(err, nestor.ErrEnded) {
+		return nil
+	}
+	return err
+}
+
+// ended returns the run, which has ended or is about to.
+func (f *following) ended(ctx context.Context, client *api.Client) (api.Run, error) {
+	run, err := client.Wait(ctx, f.id)
+	if err == nil && run.Result == nil {
+		run.Result = &nestor.Result{Status: run.State, Error: run.Error}
+	}
+	return run, err
+}
+
+// linger keeps the daemon in this process alive as long as other commands follow
+// runs that it has.
+func (f *following) linger(ctx context.Context, l *link, interrupts <-chan os.Signal) {
+	if !l.own || f.hits > 0 {
+		return
+	}
+	told := false
+	for {
+		info, err := l.client.Info(ctx)
+		if err != nil || info.Followers == 0 {
+			return
+		}
+		if !told && !f.opts.quiet {
+			fmt.Fprintln(f.stderr, "nestor: done; staying while other commands follow runs in this process (Ctrl-C hands them over; 'nestor serve' would own the project instead)")
+			told = true
+		}
+		select {
+		case <-interrupts:
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// runResult is what --json prints.
+type runResult struct {
+	Run        nestor.ID       `json:"run"`
+	Root       nestor.ID       `json:"root"`
+	Parent     nestor.ID       `json:"parent"`
+	Depth      int             `json:"depth"`
+	Agent      string          `json:"agent"`
+	Status     nestor.State    `json:"status"`
+	Output     string          `json:"output"`
+	Structured json.RawMessage `json:"structured_output"`
+	Error      *nestor.Failure `json:"error"`
+	CostUSD    float64         `json:"cost_usd"` // of it and all below
+	Usage      nestor.Usage    `json:"usage"`
+	Turns      int             `json:"num_turns"`
+	DurationMS int64           `json:"duration_ms"`
+	Session    string          `json:"session_id"`
+	Trace      string          `json:"trace_id"`
+	Truncated  bool            `json:"truncated"`
+	File       string          `json:"result_file"`
+	Metadata   map[string]any  `json:"metadata"`
+}
+
+// print prints the result, and returns what the exit code is made of.
+func (f *following) print(run api.Run) error {
+	r := run.Result
+	text := r.Output
+	if r.Structured != nil {
+		text = string(r.Structured)
+	}
+	if f.opts.output != "" {
+		if err := writeFile(f.opts.output, text); err != nil {
+			return fmt.Errorf("writing the result: %w", err)
+		}
+	}
+	var err error
+	switch {
+	case f.opts.stream:
+	case f.opts.json:
+		err = printJSON(f.stdout, runResult{
+			Run: run.ID, Root: run.Root, Parent: run.Parent, Depth: run.Depth, Agent: run.Agent, Status: run.State, Output: r.Output,
+			Structured: r.Structured, Error: r.Error, CostUSD: run.CostUSD + run.BelowUSD, Usage: r.Usage, Turns: r.Turns,
+			DurationMS: run.Ended.Sub(run.Started).Milliseconds(), Session: r.Session, Truncated: r.Truncated, File: r.File, Metadata: r.Metadata,
+		})
+	case text != "":
+		_, err = fmt.Fprintln(f.stdout, text)
+	}
+	if err != nil {
+		return err
+	}
+	return outcomeOf(run)
+}
+
+// outcomeOf is the error that a run which is no success ends the command with.
+func outcomeOf(run api.Run) error {
+	why := string(run.State)
+	if e := run.Result.Error; e != nil {
+		why = e.Error()
+	}
+	switch run.State {
+	case nestor.Success:
+		return nil
+	case nestor.Partial:
+		return &codedError{exitPartial, fmt.Errorf("run %s is partial: %s", run.ID, why)}
+	case nestor.Cancelled:
+		return &codedError{exitCancelled, fmt.Errorf("run %s was cancelled: %s", run.ID, why)}
+	}
+	return &codedError{exitError, fmt.Errorf("run %s ended with an error: %s", run.ID, why)}
+}
+
+// writeFile writes text to a file, whole or not at all.
+func writeFile(name, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(name), ".nestor-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if text != "" && text[len(text)-1] != '\n' {
+		text += "\n"
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
