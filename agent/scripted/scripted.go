@@ -73,7 +73,7 @@ type Turn struct {
 type Line struct {
 	Content  string         // $1, ${name} … stand for what When matched
 	Kind     agent.Kind     // empty means chat
-	Metadata map[string]any // nil means what provider "sdk" would tell, or none in a turn without a Result
+	Metadata map[string]any // nil means what provider "sdk" would tell; none in a turn without a Result, or if Kind is set
 	After    time.Duration  // how long it takes to say it
 	Thinking bool           // it is what the agent thinks
 	Tool     *Tool          // the call; nil if it is none

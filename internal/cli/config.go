@@ -96,6 +96,9 @@ func isKeyGroup(name string) bool {
 
 // nearestKey returns the key that name is most likely meant to be, or "".
 func nearestKey(name string) string {
+	if len(name) > 100 { // no typo
+		return ""
+	}
 	var names []string
 	for _, k := range configKeys() {
 		names = append(names, k.name)
@@ -103,14 +106,11 @@ func nearestKey(name string) string {
 	if near := nearest(name, names); near != "" {
 		return near
 	}
+	last := name[strings.LastIndex(name, ".")+1:]
 	for _, known := range names {
-		if strings.HasSuffix(known, "."+name) { // its group was forgotten
+		if strings.HasSuffix("."+known, "."+last) { // its group is another
 			return known
 		}
-	}
-	_, last, nested := strings.Cut(name, ".")
-	if nested {
-		return nearestKey(last)
 	}
 	return ""
 }

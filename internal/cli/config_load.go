@@ -179,7 +179,7 @@ func (p *configParser) mapping(n *yamltree.Node, prefix string) {
 		case field.Value.Mapping() && hasFields(field.Value):
 			p.mapping(field.Value, name+".")
 		default:
-			p.add(field.Place.Errorf("no key %q%s", name, suggestKey(name)))
+			p.add(field.Place.Errorf("no key %.100q%s", name, suggestKey(name)))
 		}
 	}
 }

@@ -94,6 +94,9 @@ func (c *config) values(name string) []configValue {
 		}
 		values = append(values, v)
 	}
+	if strings.HasPrefix(name, sdkEnvPrefix) && len(values) == 0 {
+		values = append(values, configValue{name, nil, c.origin(name)})
+	}
 	return values
 }
 
