@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 )
 
-var updateDocs = flag.Bool("update", false, "write the table of keys in docs/config.md anew")
 
 const configDoc = "../../docs/config.md"
 
@@ -39,7 +37,7 @@ func TestConfigDocIsFresh(t *testing.T) {
 		t.Fatalf("%s has no table between %q and %q", configDoc, begin, end)
 	}
 	fresh := keyTable()
-	if *updateDocs && old != fresh {
+	if *update && old != fresh {
 		if err := os.WriteFile(configDoc, []byte(before+begin+fresh+end+after), 0o666); err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/dfaf701a/nestor"
 )
 
-var updateViews = flag.Bool("update", false, "write testdata/view anew")
+var update = flag.Bool("update", false, "write testdata/view, and the table of keys in docs/config.md, anew")
 
 // runID returns an ID that is the same in each run of the tests.
 func runID(n int) nestor.ID { return nestor.ID(fmt.Sprintf("0199d3a2-7c1e-7000-8000-%012x", n)) }
@@ -104,7 +104,7 @@ func play(t *testing.T, name string, cols, rows int, o viewOptions, scene func(s
 func compare(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", "view", name+".txt")
-	if *updateViews {
+	if *update {
 		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
 			t.Fatal(err)
 		}

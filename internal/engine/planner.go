@@ -119,7 +119,7 @@ func (e *Engine) handle(ctx context.Context, p *puller, do func(context.Context,
 // pull waits for a message for a while; it returns nil if there is none. It fails
 // only if there never will be one.
 func (e *Engine) pull(ctx context.Context, p *puller) (*nats.Msg, error) {
-	list, err := p.fetch(1, pullWait)
+	list, err := p.fetch(ctx, 1, pullWait)
 	if len(list) > 0 {
 		return list[0], nil
 	}

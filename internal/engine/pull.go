@@ -47,7 +47,17 @@ func (e *Engine) pullFrom(ctx context.Context, stream string, config jetstream.C
 	return p, nil
 }
 
-func (p *puller) close() { p.sub.Unsubscribe() }
+// close stops to listen, when what is on its way has come and was given back.
+func (p *puller) close() {
+	closed := p.sub.StatusChanged(nats.SubscriptionClosed)
+	if p.sub.Drain() != nil {
+		return // the connection is closed
+	}
+	select {
+	case <-closed:
+	case <-time.After(time.Second):
+	}
+}
 
 // arrive passes a message on to who asked for it. It runs in the goroutine of the
 // subscription.
@@ -81,9 +91,10 @@ func isStatus(msg *nats.Msg) bool { return len(msg.Data) == 0 && msg.Header.Get(
 var errNoAnswer = errors.New("the server does not answer")
 
 // fetch asks for n messages and returns those that came, none if there are none.
-// It waits for the first for that long, or with zero not at all; it does not end
-// before the server has said that no more will come, or is silent.
-func (p *puller) fetch(n int, wait time.Duration) (list []*nats.Msg, err error) {
+// It waits for the first for that long, or until ctx ends, or with zero not at
+// all; otherwise it does not end before the server has said that no more will
+// come, or is silent.
+func (p *puller) fetch(ctx context.Context, n int, wait time.Duration) (list []*nats.Msg, err error) {
 	request := struct {
 		Batch   int           `json:"batch"`
 		Expires time.Duration `json:"expires,omitempty"`
@@ -126,6 +137,8 @@ func (p *puller) fetch(n int, wait time.Duration) (list []*nats.Msg, err error) 
 				return list, statusError(msg)
 			}
 			list = append(list, msg)
+		case <-ctx.Done():
+			return list, nil
 		case <-silence.C:
 			if len(list) == 0 {
 				err = errNoAnswer

@@ -157,7 +157,7 @@ func (q *queues) close() {
 func (q *queues) next(ctx context.Context, free []Slot) (list []*nats.Msg, err error) {
 	for ctx.Err() == nil {
 		for _, p := range q.pullers {
-			some, err := p.fetch(len(free)-len(list), 0)
+			some, err := p.fetch(ctx, len(free)-len(list), 0)
 			if list = append(list, some...); err != nil || len(list) == len(free) {
 				break // if something is wrong, waiting will tell
 			}
