@@ -166,6 +166,10 @@ func TestHeadersThatAreWrong(t *testing.T) {
 	if got := w.Body.String(); !strings.HasPrefix(got, "id: 3\n") {
 		t.Errorf("behind event 2 comes %s", got)
 	}
+	w = ask(h, "GET", "/v1/runs/"+id+"/events?after=2", "", "Last-Event-ID", "1")
+	if got := w.Body.String(); !strings.HasPrefix(got, "id: 3\n") {
+		t.Errorf("behind event 1 and event 2 comes %s", got)
+	}
 	w = ask(h, "GET", "/v1/runs/"+id+"/events", "", "Last-Event-ID", "two")
 	if got := checkProblem(t, "id", w); w.Code != 400 || got != `header Last-Event-ID: "two"; want a position, a whole number` {
 		t.Errorf("an id that is none: got %d %s", w.Code, got)
