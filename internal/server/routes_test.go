@@ -89,6 +89,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v1/runs/" + id + "/events?form=1", ``, 400, "parameter form: unknown; there are after, tree, follow, deltas"},
 		{"GET", "/v1/runs/" + id + "/events?after=1.5", ``, 400, `parameter after: "1.5"; want a position`},
 		{"POST", "/v1/runs/" + id + "/events", ``, 405, "takes GET"},
+		{"HEAD", "/v1/runs/" + id + "/events?follow", ``, 405, "method HEAD: a stream takes GET"},
 
 		{"POST", "/v1/runs/" + id + "/cancel", ``, 204, ""},
 		{"POST", "/v1/runs/" + id + "/cancel", `{"now": true, "reason": "enough"}`, 204, ""},
