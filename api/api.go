@@ -13,6 +13,11 @@
 //	GET  /v1/info                  Info
 //	GET  /healthz, /readyz
 //
+// A stream of events has the position of each as its id and its JSON as data;
+// what is live only has no id. "event: end" says that all was said, "event:
+// error" has a Problem as data, and a comment comes at least every 15 seconds.
+// Last-Event-ID goes on where a stream was cut, as after does.
+//
 // What goes wrong is a [Problem]. Times are RFC 3339, spans of time in bodies
 // are nanoseconds.
 package api

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -22,11 +23,7 @@ func newRunsCancel() *cobra.Command {
 		Args:    runArgs("a run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withRun(cmd, args[0], func(ctx context.Context, client *api.Client, id nestor.ID) error {
-				if err := client.Cancel(ctx, id, c); err != nil {
-					return err
-				}
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "run %s is told to end\n", id)
-				return err
+				return runsCancel(ctx, client, cmd.OutOrStdout(), id, c)
 			})
 		},
 	}
@@ -34,4 +31,12 @@ func newRunsCancel() *cobra.Command {
 	flags.BoolVar(&c.Now, "now", false, "do not let it finish what it does")
 	flags.StringVar(&c.Reason, "reason", "", "say why; `TEXT` is in its events")
 	return cmd
+}
+
+func runsCancel(ctx context.Context, client *api.Client, w io.Writer, id nestor.ID, c api.Cancellation) error {
+	if err := client.Cancel(ctx, id, c); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "run %s is told to end\n", id)
+	return err
 }

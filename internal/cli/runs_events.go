@@ -27,7 +27,7 @@ func newRunsEvents() *cobra.Command {
 		Long: `Print what happened in a run, a line for each event.
 
 With --follow it goes on until the run has ended; Ctrl-C ends the printing, not
-the run. Each event has a position, which --after takes.`,
+the run. Each event has a position, "seq" in JSON, which --after takes.`,
 		Example: "nestor runs events 5a1c2b3d\nnestor runs events 5a1c2b3d --follow --tree\nnestor runs events 5a1c2b3d --after 4711 --stream-json",
 		Args:    runArgs("a run"),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,13 +23,17 @@ func newRunsSend() *cobra.Command {
 				return misuse(cmd, "the text is empty")
 			}
 			return withRun(cmd, args[0], func(ctx context.Context, client *api.Client, id nestor.ID) error {
-				m := api.Message{From: commandLine, Content: args[1], ID: string(nestor.NewID(time.Now()))}
-				if err := client.Send(ctx, id, m); err != nil {
-					return err
-				}
-				_, err := fmt.Fprintf(cmd.OutOrStdout(), "run %s is told\n", id)
-				return err
+				return runsSend(ctx, client, cmd.OutOrStdout(), id, args[1])
 			})
 		},
 	}
+}
+
+func runsSend(ctx context.Context, client *api.Client, w io.Writer, id nestor.ID, text string) error {
+	m := api.Message{From: commandLine, Content: text, ID: string(nestor.NewID(time.Now()))}
+	if err := client.Send(ctx, id, m); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "run %s is told\n", id)
+	return err
 }

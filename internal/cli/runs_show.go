@@ -80,7 +80,7 @@ func (p runsPage) facts(run api.Run) [][]cell {
 		add("took", lasting(took))
 	}
 	if run.Attempt > 1 || run.Retries > 0 || run.Resumes > 0 {
-		add("attempt", fmt.Sprintf("%d, after %d retries and %d lost workers", run.Attempt, run.Retries, run.Resumes))
+		add("attempt", fmt.Sprintf("%d (failed connections: %d, lost workers: %d)", run.Attempt, run.Retries, run.Resumes))
 	}
 	add("worker", plainLine(run.Worker, 80))
 	add("session", plainLine(run.Session, 80))

@@ -47,8 +47,9 @@ func readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 			return nil, problem(http.StatusUnsupportedMediaType, "content type %.60q: want application/json", given)
 		}
 	}
-	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Now().Add(readTime)) // what cannot has no connection that could hang
+	// net/http takes the deadline back when the body has ended. What has none
+	// has no connection that could hang.
+	http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTime))
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -59,7 +60,6 @@ func readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		}
 		return nil, problem(http.StatusBadRequest, "reading the body: %v", err)
 	}
-	control.SetReadDeadline(time.Time{})
 	return data, nil
 }
 

@@ -70,7 +70,7 @@ func TestListenRefuses(t *testing.T) {
 	if err := os.Mkdir(open, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(open, 0o777); err != nil {
+	if err := os.Chmod(open, 0o770); err != nil { // umask does not apply
 		t.Fatal(err)
 	}
 	long := filepath.Join(dir, strings.Repeat("x", 100))
@@ -79,7 +79,7 @@ func TestListenRefuses(t *testing.T) {
 		used:                      "somebody listens there already",
 		file:                      "a file that is no socket is there; remove it, or choose another path",
 		long:                      "; choose a shorter folder",
-		filepath.Join(open, "s"):  "others can write to the folder " + open + " (mode 0777); choose one that only you can write to",
+		filepath.Join(open, "s"):  "others can write to the folder " + open + " (mode 0770); choose one that only you can write to",
 		filepath.Join(file, "s"):  "not a directory",
 		open:                      "a file that is no socket is there",
 		filepath.Join(dir, "a/"):  "",

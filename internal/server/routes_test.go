@@ -89,6 +89,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v1/runs/" + id + "/events?form=1", ``, 400, "parameter form: unknown; there are after, tree, follow, deltas"},
 		{"GET", "/v1/runs/" + id + "/events?after=1.5", ``, 400, `parameter after: "1.5"; want a position`},
 		{"POST", "/v1/runs/" + id + "/events", ``, 405, "takes GET"},
+		{"HEAD", "/v1/runs/" + id + "/events?follow", ``, 405, "method HEAD: a stream takes GET"},
 
 		{"POST", "/v1/runs/" + id + "/cancel", ``, 204, ""},
 		{"POST", "/v1/runs/" + id + "/cancel", `{"now": true, "reason": "enough"}`, 204, ""},
@@ -165,6 +166,10 @@ func TestHeadersThatAreWrong(t *testing.T) {
 	w = ask(h, "GET", "/v1/runs/"+id+"/events", "", "Last-Event-ID", "2")
 	if got := w.Body.String(); !strings.HasPrefix(got, "id: 3\n") {
 		t.Errorf("behind event 2 comes %s", got)
+	}
+	w = ask(h, "GET", "/v1/runs/"+id+"/events?after=2", "", "Last-Event-ID", "1")
+	if got := w.Body.String(); !strings.HasPrefix(got, "id: 3\n") {
+		t.Errorf("behind event 1 and event 2 comes %s", got)
 	}
 	w = ask(h, "GET", "/v1/runs/"+id+"/events", "", "Last-Event-ID", "two")
 	if got := checkProblem(t, "id", w); w.Code != 400 || got != `header Last-Event-ID: "two"; want a position, a whole number` {

@@ -85,7 +85,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		Handler:           s.handler(gate),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 10 * time.Second,
-		WriteTimeout:      writeTime, // begins anew with each request, and with each write
+		WriteTimeout:      writeTime, // of what is answered before it comes to a handler
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
@@ -102,12 +102,9 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	// was asked yet.
 	ln.Close()
 	idle := gate.close()
-	grace := time.NewTimer(s.grace)
-	defer grace.Stop()
-	select {
-	case <-idle:
-	case <-grace.C:
+	if !within(s.grace, idle) {
 		cut(errStopping)
+		within(lastWords, idle)
 	}
 	srv.Close()
 	<-idle
@@ -116,6 +113,21 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return fmt.Errorf("serving on %s: %w", ln.Addr(), err)
 	}
 	return nil
+}
+
+// lastWords is how long requests have to say that they were ended.
+const lastWords = time.Second
+
+// within waits for done, and tells whether it came in time.
+func within(d time.Duration, done <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
 }
 
 // gate counts the requests that are under way, and lets no more in when it is

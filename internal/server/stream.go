@@ -38,6 +38,10 @@ type item struct {
 
 // events answers with server-sent events.
 func (h *handlers) events(w http.ResponseWriter, r *http.Request) error {
+	if r.Method == http.MethodHead { // net/http takes it for GET, and nobody would read the stream
+		w.Header().Set("Allow", http.MethodGet)
+		return problem(http.StatusMethodNotAllowed, "method HEAD: a stream takes GET")
+	}
 	id, err := runID(r)
 	p := readParameters(r)
 	q := p.eventsQuery(r.Header.Get("Last-Event-ID"))

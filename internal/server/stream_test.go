@@ -251,29 +251,69 @@ func TestBodyThatDoesNotComeIsAProblem(t *testing.T) {
 	})
 }
 
-// What a connection was given to write or read one request is not what is left
-// for the next.
+// exchange sends a request and returns the answer, read to its end.
+func exchange(t *testing.T, conn net.Conn, request string) *http.Response {
+	t.Helper()
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatalf("answer to %.20q: %v", request, err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Fatalf("answer to %.20q: %v", request, err)
+	}
+	return resp
+}
+
+const submission = "POST /v1/runs HTTP/1.1\r\nHost: nestor\r\nContent-Length: 11\r\n\r\n{\"task\":{}}"
+
+func TestBackendMayTakeLongerThanBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon()
+		d.held = make(chan struct{})
+		ln, stop := serveBubble(t, d)
+		conn, far := net.Pipe()
+		ln.conns <- far
+		time.AfterFunc(time.Hour, func() { close(d.held) })
+		if resp := exchange(t, conn, submission); resp.StatusCode != http.StatusCreated {
+			t.Errorf("got %s", resp.Status)
+		}
+		conn.Close()
+		stop()
+	})
+}
+
+func TestOneRequestWaitsAMinuteAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDaemon()
+		id := d.add(0)
+		ln, stop := serveBubble(t, d)
+		conn, far := net.Pipe()
+		ln.conns <- far
+		begin := time.Now()
+		resp := exchange(t, conn, "GET /v1/runs/"+string(id)+"?wait=1h HTTP/1.1\r\nHost: nestor\r\n\r\n")
+		if resp.StatusCode != http.StatusOK || time.Since(begin) != time.Minute {
+			t.Errorf("got %s after %v", resp.Status, time.Since(begin))
+		}
+		conn.Close()
+		stop()
+	})
+}
+
+// The time that a connection had for one request is not what the next one has
+// left.
 func TestConnectionIsGoodForTheNextRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ln, stop := serveBubble(t, newDaemon())
 		conn, far := net.Pipe()
 		ln.conns <- far
-		answers := bufio.NewReader(conn)
 		for _, request := range []string{
-			"POST /v1/runs HTTP/1.1\r\nHost: nestor\r\nContent-Length: 11\r\n\r\n{\"task\":{}}", "GET /v1//runs HTTP/1.1\r\nHost: nestor\r\n\r\n",
-			"GET /v1/runs HTTP/1.1\r\nHost: nestor\r\n\r\n",
+			submission, "GET /v1//runs HTTP/1.1\r\nHost: nestor\r\n\r\n", "GET /v1/runs HTTP/1.1\r\nHost: nestor\r\n\r\n",
 		} {
-			if _, err := io.WriteString(conn, request); err != nil {
-				t.Fatal(err)
-			}
-			resp, err := http.ReadResponse(answers, nil)
-			if err != nil {
-				t.Fatalf("answer to %.20q: %v", request, err)
-			}
-			if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-				t.Fatal(err)
-			}
-			resp.Body.Close()
+			exchange(t, conn, request)
 			time.Sleep(40 * time.Second)
 		}
 		conn.Close()
@@ -379,8 +419,9 @@ func TestRequestsThatOutlastTheGraceAreEnded(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if err := <-answered; !errors.Is(err, api.ErrDisconnected) {
-		t.Errorf("got %v, want that the daemon went away", err)
+	err := <-answered
+	if p, ok := errors.AsType[*api.Problem](err); !ok || p.Status != 503 || !errors.Is(err, api.ErrDisconnected) {
+		t.Errorf("got %v, want that the daemon ends", err)
 	}
 }
 
