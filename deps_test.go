@@ -202,6 +202,13 @@ var architecture = rules{
 				"os": "the CLI's file and the memory of a process",
 			},
 		},
+		"internal/workspace": {
+			why: "it knows folders, and nothing of the runs that work in them",
+			outside: allow{
+				"os":      "files are what it is about",
+				"syscall": "how a file is opened without waiting for a pipe that took its place",
+			},
+		},
 		"internal/broker": {
 			why: "it knows NATS, and nothing of what is put into it",
 			outside: allow{
