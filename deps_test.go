@@ -226,6 +226,7 @@ var architecture = rules{
 			outside: allow{
 				"os":                     "",
 				"os/signal":              "Ctrl-C",
+				"syscall":                "and SIGTERM",
 				"net":                    "model serve listens, doctor tries to",
 				"net/http":               "doctor asks the scripted model",
 				"github.com/spf13/cobra": "",

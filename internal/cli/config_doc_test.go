@@ -7,7 +7,6 @@ import (
 	"testing"
 )
 
-
 const configDoc = "../../docs/config.md"
 
 // keyTable is the table of keys in docs/config.md.

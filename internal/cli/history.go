@@ -11,7 +11,9 @@ import (
 )
 
 func newHistory() *cobra.Command {
-	return newGroup("history", "Look after the archive of finished runs", newHistoryBackup())
+	group := newGroup("history", "Look after the archive of finished runs", newHistoryBackup())
+	group.Example = "nestor history backup /backup/nestor-history.db"
+	return group
 }
 
 func newHistoryBackup() *cobra.Command {

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -29,10 +30,10 @@ const (
 )
 
 // Main runs one command line, args without the program's name, and returns
-// the exit code of the process. The first Ctrl-C asks the command to end, the
+// the exit code of the process. The first Ctrl-C, or SIGTERM, asks the command to end, the
 // second ends the process.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 
