@@ -35,6 +35,7 @@ type Options struct {
 	// ArchiveAfter is how long a tree stays in the log when it has ended; zero
 	// means an hour.
 	ArchiveAfter time.Duration
+	ArchiveEvery time.Duration // how often such trees are looked for; zero means a minute
 
 	Log *slog.Logger // nil discards
 }
@@ -60,6 +61,9 @@ var ErrOwned = errors.New("another process owns the project")
 func New(o Options) *Daemon {
 	if o.ArchiveAfter == 0 {
 		o.ArchiveAfter = time.Hour
+	}
+	if o.ArchiveEvery == 0 {
+		o.ArchiveEvery = time.Minute
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -109,6 +113,9 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		return err
 	}
 	socket := SocketPath(d.opts.Dir)
+	if n := sweep(socket); n > 0 {
+		d.opts.Log.Warn("killed what an earlier owner of the project left running", "processes", n)
+	}
 	w, err := d.opts.Worker.open(home, socket, log)
 	if err != nil {
 		return err
@@ -160,12 +167,9 @@ func (d *Daemon) openBroker(ctx context.Context, home string) (*broker.Broker, e
 	return broker.Open(ctx, o)
 }
 
-// archiveEvery is how often trees are looked for that can be archived.
-const archiveEvery = time.Minute
-
 // archive archives trees until ctx ends.
 func (d *Daemon) archive(ctx context.Context, back *backend) error {
-	tick := time.NewTicker(archiveEvery)
+	tick := time.NewTicker(d.opts.ArchiveEvery)
 	defer tick.Stop()
 	for {
 		select {
