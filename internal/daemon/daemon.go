@@ -95,15 +95,11 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer closing(&err, lock.Release)
-	b, err := d.openBroker(ctx, home)
+	b, h, err := d.open(ctx, home)
 	if err != nil {
 		return err
 	}
 	defer closing(&err, b.Close)
-	h, err := history.Open(ctx, history.Options{Path: filepath.Join(home, "history.db")})
-	if err != nil {
-		return err
-	}
 	defer closing(&err, h.Close)
 	log := eventlog.New(b, eventlog.Options{Archive: h})
 	e, err := engine.New(ctx, b, log, engine.Options{
@@ -151,6 +147,29 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	d.addr = b.Addr()
 	close(d.ready)
 	return g.Wait()
+}
+
+// open opens the broker and the history, both at once.
+func (d *Daemon) open(ctx context.Context, home string) (b *broker.Broker, h *history.History, err error) {
+	var g errgroup.Group
+	g.Go(func() (err error) {
+		b, err = d.openBroker(ctx, home)
+		return err
+	})
+	g.Go(func() (err error) {
+		h, err = history.Open(ctx, history.Options{Path: filepath.Join(home, "history.db")})
+		return err
+	})
+	if err = g.Wait(); err == nil {
+		return b, h, nil
+	}
+	if b != nil {
+		closing(&err, b.Close)
+	}
+	if h != nil {
+		closing(&err, h.Close)
+	}
+	return nil, nil, err
 }
 
 func (d *Daemon) openBroker(ctx context.Context, home string) (*broker.Broker, error) {

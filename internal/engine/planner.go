@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,14 +33,21 @@ func (e *Engine) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer orch.close()
+	closing := []*puller{orch}
+	defer func() {
+		var all sync.WaitGroup
+		for _, p := range closing {
+			all.Go(p.close)
+		}
+		all.Wait()
+	}()
 	timers, err := e.pullFrom(ctx, broker.Tasks, jetstream.ConsumerConfig{
 		Durable: "timers", FilterSubject: broker.TaskSubject + timerTask + "*", AckPolicy: jetstream.AckExplicitPolicy, AckWait: plannerWait, MaxAckPending: -1,
 	})
 	if err != nil {
 		return err
 	}
-	defer timers.close()
+	closing = append(closing, timers)
 	defer e.rest()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.persist(ctx, recent, e.repair) })
