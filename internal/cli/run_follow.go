@@ -250,9 +250,10 @@ func (f *following) print(run api.Run) error {
 	if r.Structured != nil {
 		text = string(r.Structured)
 	}
+	var written error // it is printed all the same
 	if f.opts.output != "" {
 		if err := writeFile(f.opts.output, text); err != nil {
-			return fmt.Errorf("writing the result: %w", err)
+			written = fmt.Errorf("writing the result: %w", err)
 		}
 	}
 	var err error
@@ -267,7 +268,7 @@ func (f *following) print(run api.Run) error {
 	case text != "":
 		_, err = fmt.Fprintln(f.stdout, text)
 	}
-	if err != nil {
+	if err = errors.Join(written, err); err != nil {
 		return err
 	}
 	return outcomeOf(run)
