@@ -90,6 +90,8 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 	switch {
 	case opts.json && opts.stream:
 		return misuse(cmd, "--json and --stream-json: it is one or the other")
+	case opts.resume != "" && !mayBeID(opts.resume):
+		return noID(cmd, opts.resume)
 	case opts.role != "":
 		return &codedError{exitRefused, fmt.Errorf("run: --role %s: nothing here enforces roles yet; use --tools and --permission-mode", opts.role)}
 	case opts.sandbox != "off":

@@ -31,7 +31,7 @@ func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 }
 
 // scriptPatience is how long a script waits for what must come.
-const scriptPatience = time.Minute
+const scriptPatience = 30 * time.Second
 
 func arguments(ts *testscript.TestScript, neg bool, args []string, least int, usage string) {
 	if neg || len(args) < least {
