@@ -279,6 +279,7 @@ func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg *nats.Msg
 	}
 	// What its start commands is in its document: it happens meanwhile, and before
 	// the next change.
+	x.sent = en.carriedOut
 	x.begin(en.doc.Run)
 	var before nestor.Result // of the same attempt
 	for again := true; again; {
