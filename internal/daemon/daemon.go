@@ -36,6 +36,7 @@ type Options struct {
 	// means an hour.
 	ArchiveAfter time.Duration
 	ArchiveEvery time.Duration // how often such trees are looked for; zero means a minute
+	Lease        time.Duration // see engine.Options
 
 	Log *slog.Logger // nil discards
 }
@@ -103,7 +104,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	defer closing(&err, h.Close)
 	log := eventlog.New(b, eventlog.Options{Archive: h})
 	e, err := engine.New(ctx, b, log, engine.Options{
-		Sole: d.opts.Broker == Broker{}, Ended: h.Ended, Limits: d.opts.Limits,
+		Sole: d.opts.Broker == Broker{}, Ended: h.Ended, Limits: d.opts.Limits, Lease: d.opts.Lease,
 	})
 	if err != nil {
 		return err
