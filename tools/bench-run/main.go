@@ -274,6 +274,7 @@ func measure(cmd *exec.Cmd, first bool) (took time.Duration, err error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
+	var failure error
 	lines := bufio.NewReader(out)
 	for {
 		line, err := lines.ReadString('\n')
@@ -289,11 +290,11 @@ func measure(cmd *exec.Cmd, first bool) (took time.Duration, err error) {
 				took = time.Since(start)
 			}
 			if !strings.Contains(line, `"subtype":"success"`) && !strings.Contains(line, `"status":"success"`) {
-				err = fmt.Errorf("%s", line)
+				failure = errors.New(line)
 			}
 		}
 	}
-	if err := errors.Join(err, cmd.Wait()); err != nil || took == 0 {
+	if err := errors.Join(failure, cmd.Wait()); err != nil || took == 0 {
 		return 0, fmt.Errorf("%v: took %v, %w: %s", cmd.Args, took, err, complaint.String())
 	}
 	return took, nil
