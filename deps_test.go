@@ -276,6 +276,16 @@ var architecture = rules{
 				"net/http":  "and holds its answers back",
 			},
 		},
+		"tools/bench-run": {
+			why:  "it compares the nestor command with the providers beneath it",
+			ours: []string{"agent", "agent/anthropic", "agent/claudecode", "claude/claudetest", "scriptmodel"},
+			outside: allow{
+				"os":        "",
+				"os/exec":   "it runs both sides as processes",
+				"os/signal": "Ctrl-C",
+				"net":       "it serves the scripted model",
+			},
+		},
 		"cmd/nestor": {
 			why:     "main is ten lines over internal/cli",
 			ours:    []string{"internal/cli"},

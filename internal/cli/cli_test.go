@@ -39,8 +39,10 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("BIN", filepath.Dir(nestor))
 			env.Vars = append(env.Vars, quickExit)
+			setUpStarted(env)
 			return nil
 		},
+		Cmds: scriptCommands(),
 	})
 }
 

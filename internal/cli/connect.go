@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/dfaf701a/nestor/agent/scripted"
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/daemon"
@@ -20,28 +18,26 @@ import (
 // one that is starting, or ending.
 const connectFor = 20 * time.Second
 
-// connect returns a client of the daemon of the project that dir belongs to: the
-// one that runs, or one in this process that ends with close. The latter executes
-// no runs.
-func connect(cmd *cobra.Command, dir string) (client *api.Client, close func() error, err error) {
+// dialer reaches a project's daemon.
+type dialer func(context.Context) (*link, error)
+
+// newDialer returns the dialer of the project that dir belongs to. It reaches the
+// daemon that runs, or becomes one, which executes runs only if it works.
+func newDialer(dir string, works bool) (dialer, error) {
 	project, err := projectDir(dir)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	cfg, err := loadConfig(project, os.Environ(), nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	o, err := daemonOptions(project, cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	o.Idle, o.Lone = true, true
-	l, err := dial(cmd.Context(), o)
-	if err != nil {
-		return nil, nil, err
-	}
-	return l.client, l.close, nil
+	o.Idle, o.Lone = !works, true
+	return func(ctx context.Context) (*link, error) { return dial(ctx, o) }, nil
 }
 
 // link is a way to a project's daemon.

@@ -92,10 +92,22 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 	switch {
 	case opts.json && opts.stream:
 		return misuse(cmd, "--json and --stream-json: it is one or the other")
+	case opts.resume != "" && !mayBeID(opts.resume):
+		return noID(cmd, opts.resume)
 	case opts.role != "":
 		return &codedError{exitRefused, fmt.Errorf("run: --role %s: nothing here enforces roles yet; use --tools and --permission-mode", opts.role)}
 	case opts.sandbox != "off":
 		return &codedError{exitRefused, fmt.Errorf("run: --sandbox %s: nothing here confines an agent yet; --sandbox off is what there is", opts.sandbox)}
+	}
+	if opts.output != "" {
+		if info, err := os.Stat(filepath.Dir(opts.output)); err != nil || !info.IsDir() {
+			return fmt.Errorf("run: --output %s: there is no folder %s", opts.output, filepath.Dir(opts.output))
+		}
+	}
+	for _, kv := range opts.env {
+		if name, _, ok := strings.Cut(kv, "="); !ok || !isVariable(name) {
+			return misuse(cmd, "--env %.60q: want NAME=VALUE", kv)
+		}
 	}
 	changed := map[string]string{}
 	for _, name := range runKeys {

@@ -64,9 +64,6 @@ func (f *following) run(parent context.Context) error {
 
 // gone tells whether err means that there is no daemon any more.
 func gone(err error) bool {
-	if p, ok := errors.AsType[*api.Problem](err); ok && p.Type == api.TypeStopping {
-		return true
-	}
 	return errors.Is(err, api.ErrDisconnected) || errors.Is(err, api.ErrNoDaemon)
 }
 
@@ -107,8 +104,8 @@ func (f *following) follow(ctx context.Context, l *link, interrupts <-chan os.Si
 	}()
 	for {
 		select {
-		case <-interrupts:
-			if err := f.interrupt(ctx, l.client); err != nil {
+		case sig := <-interrupts:
+			if err := f.interrupt(ctx, l.client, sig); err != nil {
 				return api.Run{}, err
 			}
 		case h, more := <-events:
@@ -171,7 +168,11 @@ func (f *following) show(e nestor.Event) error {
 }
 
 // interrupt has the run end: the first time it may settle, then it must not.
-func (f *following) interrupt(ctx context.Context, client *api.Client) error {
+func (f *following) interrupt(ctx context.Context, client *api.Client, sig os.Signal) error {
+	by := "Ctrl-C"
+	if sig == syscall.SIGTERM {
+		by = "SIGTERM"
+	}
 	f.hits++
 	switch f.hits {
 	case 1:
@@ -181,7 +182,7 @@ func (f *following) interrupt(ctx context.Context, client *api.Client) error {
 	default:
 		return &codedError{exitCancelled, errors.New("run: left before it had ended; 'nestor runs list' has it")}
 	}
-	err := client.Cancel(ctx, f.id, api.Cancellation{By: "Ctrl-C", Now: f.hits > 1})
+	err := client.Cancel(ctx, f.id, api.Cancellation{By: by, Now: f.hits > 1})
 	if errors.Is(err, nestor.ErrEnded) {
 		return nil
 	}
@@ -250,9 +251,10 @@ func (f *following) print(run api.Run) error {
 	if r.Structured != nil {
 		text = string(r.Structured)
 	}
+	var written error // it is printed all the same
 	if f.opts.output != "" {
 		if err := writeFile(f.opts.output, text); err != nil {
-			return fmt.Errorf("writing the result: %w", err)
+			written = fmt.Errorf("writing the result: %w", err)
 		}
 	}
 	var err error
@@ -267,7 +269,7 @@ func (f *following) print(run api.Run) error {
 	case text != "":
 		_, err = fmt.Fprintln(f.stdout, text)
 	}
-	if err != nil {
+	if err = errors.Join(written, err); err != nil {
 		return err
 	}
 	return outcomeOf(run)
@@ -285,7 +287,10 @@ func outcomeOf(run api.Run) error {
 	case nestor.Partial:
 		return &codedError{exitPartial, fmt.Errorf("run %s is partial: %s", run.ID, why)}
 	case nestor.Cancelled:
-		return &codedError{exitCancelled, fmt.Errorf("run %s was cancelled: %s", run.ID, why)}
+		if e := run.Result.Error; e != nil && e.Kind == nestor.Stopped {
+			why = e.Message // which says so
+		}
+		return &codedError{exitCancelled, fmt.Errorf("run %s: %s", run.ID, why)}
 	}
 	return &codedError{exitError, fmt.Errorf("run %s ended with an error: %s", run.ID, why)}
 }

@@ -29,9 +29,21 @@ func newRuns() *cobra.Command {
 
 // withRuns lets f ask the project's daemon. What fails is said of cmd.
 func withRuns(cmd *cobra.Command, f func(context.Context, *api.Client) error) error {
-	client, closeClient, err := connect(cmd, ".")
+	return withDialer(cmd, false, func(ctx context.Context, dial dialer) error {
+		l, err := dial(ctx)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(ctx, l.client), l.close())
+	})
+}
+
+// withDialer lets f reach the project's daemon, see newDialer. What fails is said
+// of cmd.
+func withDialer(cmd *cobra.Command, works bool, f func(context.Context, dialer) error) error {
+	dial, err := newDialer(".", works)
 	if err == nil {
-		err = errors.Join(f(cmd.Context(), client), closeClient())
+		err = f(cmd.Context(), dial)
 	}
 	if err != nil {
 		_, path, _ := strings.Cut(cmd.CommandPath(), " ")
@@ -43,7 +55,7 @@ func withRuns(cmd *cobra.Command, f func(context.Context, *api.Client) error) er
 // withRun is withRuns for one run, whose id may be abbreviated.
 func withRun(cmd *cobra.Command, text string, f func(context.Context, *api.Client, nestor.ID) error) error {
 	if !mayBeID(text) {
-		return misuse(cmd, "%.60q is no run id; want one, its beginning or its end, as 'nestor runs list' prints it", text)
+		return noID(cmd, text)
 	}
 	return withRuns(cmd, func(ctx context.Context, client *api.Client) error {
 		id, err := resolveRun(ctx, client, text)
@@ -52,6 +64,11 @@ func withRun(cmd *cobra.Command, text string, f func(context.Context, *api.Clien
 		}
 		return f(ctx, client, id)
 	})
+}
+
+// noID says that text is not what mayBeID takes.
+func noID(cmd *cobra.Command, text string) error {
+	return misuse(cmd, "%.60q is no run id; want one, its beginning or its end, as 'nestor runs list' prints it", text)
 }
 
 // runArgs is the Args of commands that take a run and so many more arguments.

@@ -26,16 +26,20 @@ func newRunsEvents() *cobra.Command {
 		Short: "Print what happened in a run",
 		Long: `Print what happened in a run, a line for each event.
 
-With --follow it goes on until the run has ended; Ctrl-C ends the printing, not
-the run. Each event has a position, "seq" in JSON, which --after takes.`,
+With --follow it goes on until the run has ended, and if no daemon does the work,
+this command does; Ctrl-C ends the printing, not the run. Each event has a
+position, "seq" in JSON, which --after takes.`,
 		Example: "nestor runs events 5a1c2b3d\nnestor runs events 5a1c2b3d --follow --tree\nnestor runs events 5a1c2b3d --after 4711 --stream-json",
 		Args:    runArgs("a run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if opts.asJSON && opts.streamJSON {
 				return misuse(cmd, "--json and --stream-json exclude each other")
 			}
-			return withRun(cmd, args[0], func(ctx context.Context, client *api.Client, id nestor.ID) error {
-				return runsEvents(ctx, client, newRunsPage(cmd.OutOrStdout()), id, opts)
+			if !mayBeID(args[0]) {
+				return noID(cmd, args[0])
+			}
+			return withDialer(cmd, opts.query.Follow, func(ctx context.Context, dial dialer) error {
+				return runsEvents(ctx, dial, newRunsPage(cmd.OutOrStdout()), args[0], opts)
 			})
 		},
 	}
@@ -48,7 +52,7 @@ the run. Each event has a position, "seq" in JSON, which --after takes.`,
 	return cmd
 }
 
-func runsEvents(ctx context.Context, client *api.Client, page runsPage, id nestor.ID, opts runsEventsOptions) error {
+func runsEvents(ctx context.Context, dial dialer, page runsPage, id string, opts runsEventsOptions) error {
 	show := page.event
 	switch {
 	case opts.streamJSON:
@@ -70,35 +74,41 @@ func runsEvents(ctx context.Context, client *api.Client, page runsPage, id nesto
 			}
 		}()
 	}
-	return follow(ctx, client, id, opts.query, show)
+	return follow(ctx, dial, id, opts.query, show)
 }
 
-// follow hands events on. When the daemon goes away it asks again, as long as
-// there was something new since it last did.
-func follow(ctx context.Context, client *api.Client, id nestor.ID, q api.EventsQuery, show func(nestor.Event) error) error {
+// follow hands the events of a run on, whose id may be abbreviated. When the
+// daemon goes away it asks the next one for those that are missing.
+func follow(ctx context.Context, dial dialer, text string, q api.EventsQuery, show func(nestor.Event) error) error {
 	for {
-		before := q.After
-		var lost error
-		for e, err := range client.Events(ctx, id, q) {
-			if errors.Is(err, api.ErrDisconnected) || errors.Is(err, api.ErrNoDaemon) {
-				lost = err
-				break
-			}
-			if err != nil {
-				return err
-			}
-			if err := show(e); err != nil {
-				return err
-			}
-			q.After = max(q.After, e.Head().Seq)
+		l, err := dial(ctx)
+		if err != nil {
+			return fmt.Errorf("%w; go on with --after %d", err, q.After)
 		}
-		if lost == nil {
-			return nil
-		}
-		if q.After == before || errors.Is(lost, api.ErrNoDaemon) {
-			return fmt.Errorf("%w; go on with --after %d", lost, q.After)
+		err = handOn(ctx, l.client, text, &q, show)
+		closed := l.close()
+		if l.own || !gone(err) {
+			return errors.Join(err, closed)
 		}
 	}
+}
+
+// handOn hands events on, and takes note of how far it came.
+func handOn(ctx context.Context, client *api.Client, text string, q *api.EventsQuery, show func(nestor.Event) error) error {
+	id, err := resolveRun(ctx, client, text)
+	if err != nil {
+		return err
+	}
+	for e, err := range client.Events(ctx, id, *q) {
+		if err != nil {
+			return err
+		}
+		if err := show(e); err != nil {
+			return err
+		}
+		q.After = max(q.After, e.Head().Seq)
+	}
+	return nil
 }
 
 func printEvent(w io.Writer, e nestor.Event, before, after string) error {

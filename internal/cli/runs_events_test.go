@@ -2,8 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
-	"path/filepath"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -38,7 +39,7 @@ func someEvents() []nestor.Event {
 		&nestor.Lease{Child: child, Granted: 0.5, Spent: 0.1, Returned: 0.4},
 		&nestor.RunResumed{Reason: "all children ended"},
 		&nestor.ExecutionProgress{Progress: 0.5, Activity: "writing"},
-		&nestor.ExecutionProgress{Activity: "writing"},
+		&nestor.ExecutionProgress{Turns: 2, CostUSD: 0.5},
 		&nestor.WorkspaceWrite{Path: "a.go", Action: "write"},
 		&nestor.Ask{AskID: "q1", Tool: "Bash", Question: "May I?"},
 		&nestor.Answer{AskID: "q1", Decision: "allow", By: "me"},
@@ -59,7 +60,7 @@ func someEvents() []nestor.Event {
 func TestRunsEvents(t *testing.T) {
 	var b bytes.Buffer
 	d := &runsDaemon{events: someEvents()}
-	err := runsEvents(t.Context(), d.ask(t), runsPage{w: &b, now: noon}, testID(1), runsEventsOptions{})
+	err := runsEvents(t.Context(), d.dial(t), runsPage{w: &b, now: noon}, string(testID(1)), runsEventsOptions{})
 	golden(t, &b, err, `
 2026-03-04T12:00:00.000Z  00000001  queued for a slot
 2026-03-04T12:00:01.000Z  00000001  attempt 1 begins /p
@@ -82,7 +83,7 @@ func TestRunsEvents(t *testing.T) {
 2026-03-04T12:00:18.000Z  00000001  00000002 spent $0.10 and gave back $0.40
 2026-03-04T12:00:19.000Z  00000001  goes on all children ended
 2026-03-04T12:00:20.000Z  00000001  50% writing
-2026-03-04T12:00:21.000Z  00000001  writing
+2026-03-04T12:00:21.000Z  00000001  2 turns, $0.50 so far
 2026-03-04T12:00:22.000Z  00000001  write a.go
 2026-03-04T12:00:23.000Z  00000001  asks q1: May I? Bash
 2026-03-04T12:00:24.000Z  00000001  answer to q1: allow by me
@@ -99,7 +100,7 @@ func TestRunsEvents(t *testing.T) {
 func TestRunsEventsForPeople(t *testing.T) {
 	var b bytes.Buffer
 	d := &runsDaemon{events: someEvents()[30:]}
-	err := runsEvents(t.Context(), d.ask(t), runsPage{w: &b, now: noon, person: true, colour: true}, testID(1), runsEventsOptions{})
+	err := runsEvents(t.Context(), d.dial(t), runsPage{w: &b, now: noon, person: true, colour: true}, string(testID(1)), runsEventsOptions{})
 	golden(t, &b, err, strings.ReplaceAll(`
 ^[2m12:00:30^[0m  ^[2m00000001^[0m  ^[33mended: partial, $0.25, turns: 25 of 25^[0m
 ^[2m12:00:31^[0m  ^[2m00000001^[0m  ^[32mended: success, $0.00: done^[0m
@@ -108,7 +109,7 @@ func TestRunsEventsForPeople(t *testing.T) {
 
 func TestRunsEventsAsJSON(t *testing.T) {
 	d := &runsDaemon{events: someEvents()}
-	client := d.ask(t)
+	dial := d.dial(t)
 	read := func(text []byte) (seqs []uint64) {
 		e, err := nestor.DecodeEvent(text)
 		if err != nil {
@@ -117,7 +118,7 @@ func TestRunsEventsAsJSON(t *testing.T) {
 		return append(seqs, e.Head().Seq)
 	}
 	var b bytes.Buffer
-	if err := runsEvents(t.Context(), client, runsPage{w: &b}, testID(1), runsEventsOptions{asJSON: true}); err != nil {
+	if err := runsEvents(t.Context(), dial, runsPage{w: &b}, string(testID(1)), runsEventsOptions{asJSON: true}); err != nil {
 		t.Fatal(err)
 	}
 	var document struct{ Events []json.RawMessage }
@@ -129,7 +130,7 @@ func TestRunsEventsAsJSON(t *testing.T) {
 		whole = append(whole, read(text)...)
 	}
 	b.Reset()
-	if err := runsEvents(t.Context(), client, runsPage{w: &b}, testID(1), runsEventsOptions{streamJSON: true}); err != nil {
+	if err := runsEvents(t.Context(), dial, runsPage{w: &b}, string(testID(1)), runsEventsOptions{streamJSON: true}); err != nil {
 		t.Fatal(err)
 	}
 	for line := range bytes.Lines(b.Bytes()) {
@@ -139,14 +140,14 @@ func TestRunsEventsAsJSON(t *testing.T) {
 		t.Errorf("positions %v as a document, %v as lines", whole, lines)
 	}
 	b.Reset()
-	err := runsEvents(t.Context(), (&runsDaemon{}).ask(t), runsPage{w: &b}, testID(1), runsEventsOptions{asJSON: true})
+	err := runsEvents(t.Context(), (&runsDaemon{}).dial(t), runsPage{w: &b}, string(testID(1)), runsEventsOptions{asJSON: true})
 	golden(t, &b, err, "{\"events\": []}\n")
 }
 
 func TestFollowGoesOnWhenTheDaemonComesBack(t *testing.T) {
 	d := &runsDaemon{events: someEvents(), cut: 5}
 	var seqs []uint64
-	err := follow(t.Context(), d.ask(t), testID(1), api.EventsQuery{Follow: true}, func(e nestor.Event) error {
+	err := follow(t.Context(), d.dial(t), string(testID(1)), api.EventsQuery{Follow: true}, func(e nestor.Event) error {
 		seqs = append(seqs, e.Head().Seq)
 		return nil
 	})
@@ -154,10 +155,9 @@ func TestFollowGoesOnWhenTheDaemonComesBack(t *testing.T) {
 		t.Errorf("got %v, %v", seqs, err)
 	}
 
-	gone := api.NewClient(filepath.Join(t.TempDir(), "s"))
-	defer gone.Close()
-	err = follow(t.Context(), gone, testID(1), api.EventsQuery{After: 7}, nil)
-	if err == nil || !strings.HasSuffix(err.Error(), "; go on with --after 7") {
+	nobody := func(context.Context) (*link, error) { return nil, api.ErrNoDaemon }
+	err = follow(t.Context(), nobody, string(testID(1)), api.EventsQuery{After: 7}, nil)
+	if !errors.Is(err, api.ErrNoDaemon) || !strings.HasSuffix(err.Error(), "; go on with --after 7") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -61,6 +61,9 @@ func eventText(e nestor.Event) string {
 		if e.Progress > 0 {
 			return fmt.Sprintf("%.0f%% %s", 100*e.Progress, e.Activity)
 		}
+		if e.Activity == "" {
+			return fmt.Sprintf("%s, %s so far", numberOf(e.Turns, "turn"), dollars(e.CostUSD))
+		}
 		return e.Activity
 	case *nestor.ExecutionComplete:
 		return endText(e)

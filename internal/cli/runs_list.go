@@ -108,7 +108,7 @@ func whatOf(run api.Run) string {
 	switch {
 	case run.Error != nil:
 		return plainLine(run.Error.Error(), most)
-	case !run.State.Ended() && run.Doing != "":
+	case !run.State.Ended() && run.Doing != "" && run.Doing != string(run.State):
 		return plainLine(run.Doing, most)
 	}
 	return orDash(plainLine(run.Input, most))

@@ -55,7 +55,9 @@ func (p runsPage) facts(run api.Run) [][]cell {
 	add("run", plainLine(string(run.ID), 60))
 	state := stateCell(run.State)
 	rows = append(rows, []cell{{text: "state"}, state})
-	add("doing", plainLine(run.Doing, 200))
+	if !run.State.Ended() {
+		add("doing", plainLine(run.Doing, 200))
+	}
 	add("agent", plainLine(run.Agent, 60))
 	add("provider", plainLine(strings.Join(strings.Fields(run.Provider+" "+run.Model), " "), 80))
 	add("swarm", plainLine(run.Swarm, 60))

@@ -121,6 +121,15 @@ func (d *runsDaemon) ask(t *testing.T) *api.Client {
 	return client
 }
 
+// dial returns a dialer that reaches d.
+func (d *runsDaemon) dial(t *testing.T) dialer {
+	t.Helper()
+	client := d.ask(t)
+	return func(context.Context) (*link, error) {
+		return &link{client: client, close: func() error { return nil }}, nil
+	}
+}
+
 // someRuns are a root that waits, its child that failed and one that has not
 // begun.
 func someRuns() []api.Run {

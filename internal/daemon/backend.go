@@ -18,6 +18,7 @@ import (
 	"github.com/dfaf701a/nestor/internal/eventlog"
 	"github.com/dfaf701a/nestor/internal/history"
 	"github.com/dfaf701a/nestor/internal/plan"
+	"github.com/dfaf701a/nestor/internal/runner"
 )
 
 // backend is what the server asks: the engine for what lives, the history for
@@ -41,6 +42,9 @@ func (b *backend) Submit(ctx context.Context, s api.Submission) (api.Run, error)
 	}
 	if err := s.Task.Check(); err != nil {
 		return api.Run{}, invalid(fmt.Errorf("task: %w", err))
+	}
+	if err := runner.CheckSchema(s.Task.Schema); err != nil {
+		return api.Run{}, invalid(err)
 	}
 	if err := b.worker.knows(s.Task); err != nil {
 		return api.Run{}, invalid(err)
@@ -127,7 +131,63 @@ func (b *backend) Wait(ctx context.Context, id nestor.ID) (api.Run, error) {
 	return b.Run(context.WithoutCancel(ctx), id)
 }
 
+// How long the history may take to catch up with the log before somebody is told
+// what it has, and how often it is looked at.
+const (
+	catchUpFor   = 5 * time.Second
+	catchUpEvery = 5 * time.Millisecond
+)
+
+// catchUp waits until the history has what the log has now: who saw the end of a
+// run finds it in the list.
+func (b *backend) catchUp(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, catchUpFor)
+	defer stop()
+	err := b.caughtUp(ctx)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
+
+func (b *backend) caughtUp(ctx context.Context) error {
+	stats, err := b.log.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		behind, err := b.behind(ctx, stats.Last)
+		if err != nil || !behind {
+			return err
+		}
+		select {
+		case <-time.After(catchUpEvery):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// behind tells whether the log has events up to a position that the history does
+// not have yet.
+func (b *backend) behind(ctx context.Context, last eventlog.Position) (bool, error) {
+	projected, err := b.history.Projected(ctx)
+	if err != nil {
+		return false, err
+	}
+	for e, err := range b.log.Read(ctx, eventlog.Filter{}, projected) {
+		if _, gap := errors.AsType[*eventlog.GapError](err); gap {
+			return false, nil // what is missing will not come
+		}
+		return err == nil && e.Position <= last, err
+	}
+	return false, nil
+}
+
 func (b *backend) Runs(ctx context.Context, q api.Query) ([]api.Run, error) {
+	if err := b.catchUp(ctx); err != nil {
+		return nil, err
+	}
 	list, err := b.history.Runs(ctx, queryOf(q))
 	return listOf(list), err
 }
@@ -135,6 +195,9 @@ func (b *backend) Runs(ctx context.Context, q api.Query) ([]api.Run, error) {
 func (b *backend) Tree(ctx context.Context, id nestor.ID) ([]api.Run, error) {
 	run, err := b.Run(ctx, id)
 	if err != nil {
+		return nil, err
+	}
+	if err := b.catchUp(ctx); err != nil {
 		return nil, err
 	}
 	list, err := b.history.Tree(ctx, run.Root)
@@ -159,6 +222,9 @@ func (b *backend) Tree(ctx context.Context, id nestor.ID) ([]api.Run, error) {
 }
 
 func (b *backend) Search(ctx context.Context, text string, q api.Query) ([]api.Hit, error) {
+	if err := b.catchUp(ctx); err != nil {
+		return nil, err
+	}
 	list, err := b.history.Search(ctx, text, queryOf(q))
 	hits := make([]api.Hit, len(list))
 	for i, h := range list {
@@ -193,7 +259,12 @@ func (b *backend) known(ctx context.Context, id nestor.ID, err error) error {
 	return err
 }
 
-func (b *backend) Backup(ctx context.Context, path string) error { return b.history.Backup(ctx, path) }
+func (b *backend) Backup(ctx context.Context, path string) error {
+	if err := b.catchUp(ctx); err != nil {
+		return err
+	}
+	return b.history.Backup(ctx, path)
+}
 
 func (b *backend) Info(ctx context.Context) (api.Info, error) {
 	stats := b.worker.slots.Stats()
@@ -260,6 +331,11 @@ func (b *backend) Events(ctx context.Context, id nestor.ID, q api.EventsQuery) i
 // events reads or follows the log. What has ended and was seen to the end is not
 // waited for.
 func (b *backend) events(ctx context.Context, f eventlog.Filter, after eventlog.Position, q api.EventsQuery, run api.Run) iter.Seq2[eventlog.Event, error] {
+	if q.Follow && run.State.Ended() {
+		if err := b.catchUp(ctx); err != nil {
+			return func(yield func(eventlog.Event, error) bool) { yield(eventlog.Event{}, err) }
+		}
+	}
 	info, err := b.history.Run(ctx, run.ID)
 	done := err == nil && info.State.Ended() && (info.Archived || uint64(info.Last) <= q.After)
 	switch {

@@ -210,15 +210,6 @@ func bound(t *testing.T) context.Context {
 	return ctx
 }
 
-func submit(t *testing.T, c *api.Client, task nestor.Task) nestor.ID {
-	t.Helper()
-	run, err := c.Submit(bound(t), api.Submission{Task: task})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return run.ID
-}
-
 func wait(t *testing.T, c *api.Client, id nestor.ID) api.Run {
 	t.Helper()
 	run, err := c.Wait(bound(t), id)
@@ -226,26 +217,6 @@ func wait(t *testing.T, c *api.Client, id nestor.ID) api.Run {
 		t.Fatal(err)
 	}
 	return run
-}
-
-// until waits until a run is as ok wants it.
-func until(t *testing.T, c *api.Client, id nestor.ID, ok func(api.Run) bool) api.Run {
-	t.Helper()
-	ctx := bound(t)
-	for {
-		run, err := c.Run(ctx, id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ok(run) {
-			return run
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			t.Fatalf("run %s is %s by %q: %s", id, run.State, run.Worker, run.Doing)
-		}
-	}
 }
 
 func runsOn(worker string) func(api.Run) bool {

@@ -261,8 +261,10 @@ type host struct {
 	run    plan.Run
 }
 
-// Append writes events. They are flushed when the run's result is known.
+// Append writes events, behind the one that the attempt has begun. They are
+// flushed when the run's result is known.
 func (h *host) Append(ctx context.Context, events ...nestor.Event) error {
+	h.x.Begun(ctx)
 	lines := make([]json.RawMessage, len(events))
 	for i, e := range events {
 		var err error

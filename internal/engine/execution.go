@@ -25,6 +25,7 @@ type Execution struct {
 	id   nestor.ID
 	slot Slot
 	msg  *nats.Msg
+	sent func(context.Context) error // waits until what its start commands is done; set before it is executed
 
 	mu      sync.Mutex // guards what follows
 	run     plan.Run
@@ -54,6 +55,11 @@ func (x *Execution) Run() plan.Run {
 	defer x.mu.Unlock()
 	return x.run
 }
+
+// Begun waits until the beginning of the attempt is in the log, so that what is
+// appended then stands behind it, or until it is known that it will be there with
+// the next change only.
+func (x *Execution) Begun(ctx context.Context) { x.sent(ctx) }
 
 // Fence returns that of this attempt.
 func (x *Execution) Fence() uint64 {

@@ -52,6 +52,15 @@ func (c *conversation) say(ctx context.Context, events ...nestor.Event) error {
 	return nil
 }
 
+// explain says what ended the work. If that was nobody's decision about the run,
+// it goes on elsewhere, or later.
+func (c *conversation) explain(ctx, work context.Context, f *nestor.Failure) error {
+	if _, decided := errors.AsType[*nestor.Cause](context.Cause(work)); work.Err() != nil && !decided {
+		return c.progress(ctx, "interrupted: "+f.Message)
+	}
+	return c.say(ctx, &nestor.ErrorEvent{Message: f.Message, Kind: f.Kind})
+}
+
 // progress says what the run does now.
 func (c *conversation) progress(ctx context.Context, activity string) error {
 	return c.say(ctx, &nestor.ExecutionProgress{ExecutionID: string(c.run.ID), Agent: c.agent, Activity: activity})

@@ -144,11 +144,11 @@ func (r *Runner) Execute(ctx context.Context, run Run, host Host) nestor.Result 
 			result.Error = &nestor.Failure{Kind: nestor.Internal, Message: fmt.Sprintf("closing the workspace: %v", err)}
 		}
 	}
-	if f := result.Error; f != nil {
+	if result.Error != nil {
 		// What ended it is on record also if the context has ended.
 		note, stop := context.WithTimeout(context.WithoutCancel(ctx), r.opts.Grace)
 		defer stop()
-		if err := c.say(note, &nestor.ErrorEvent{Message: f.Message, Kind: f.Kind}); err != nil {
+		if err := c.explain(note, ctx, result.Error); err != nil {
 			r.opts.Log.Warn("the end of a run is not on record", "run", run.ID, "error", err)
 		}
 	}

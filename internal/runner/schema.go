@@ -8,6 +8,13 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
+// CheckSchema tells what is wrong with the schema of a result; nothing if there is
+// none.
+func CheckSchema(raw json.RawMessage) error {
+	_, err := parseSchema(raw)
+	return err
+}
+
 // parseSchema reads the schema of a result; nil if there is none.
 func parseSchema(raw json.RawMessage) (*jsonschema.Resolved, error) {
 	if raw == nil {
