@@ -219,6 +219,31 @@ func TestCopyRefusesFoldersThatLeadOut(t *testing.T) {
 	}
 }
 
+// A task that comes long after its run was forgotten is not begun again. One whose
+// run is about to be made is.
+func TestEndedLong(t *testing.T) {
+	back := core(t, func(context.Context, *backend, *engine.Execution) nestor.Result {
+		return nestor.Result{Status: nestor.Success}
+	})
+	made, err := back.engine.Submit(t.Context(), engine.Submission{Task: nestor.Task{Input: "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := back.engine.Wait(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		id   nestor.ID
+		want bool
+	}{
+		"made": {made, false}, "forgotten": {nestor.NewID(time.Now().Add(-time.Hour)), true}, "new": {nestor.NewID(time.Now()), false},
+	} {
+		if _, got := endedLong(t.Context(), back.engine, test.id); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // What a result tells of files is bounded, and the count is of all.
 func TestListOfChangesIsBounded(t *testing.T) {
 	long := &workspace.Changes{Written: slices.Repeat([]string{strings.Repeat("x", 4000)}, 100), Left: []string{"left"}}

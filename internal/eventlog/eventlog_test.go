@@ -258,6 +258,9 @@ func TestHostileInput(t *testing.T) {
 		if _, err := l.PutBlob(ctx, id, nil); err == nil {
 			t.Errorf("a blob of root %q was taken", id)
 		}
+		if _, err := l.Blobs(ctx, id); err == nil {
+			t.Errorf("the blobs of root %q were listed", id)
+		}
 		if err := l.RemoveBlobs(ctx, id); err == nil {
 			t.Errorf("the blobs of root %q were removed", id)
 		}
@@ -427,6 +430,9 @@ func blobs(t *testing.T, at *place) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if refs, err := l.Blobs(ctx, "r"); err != nil || len(refs) != 1 || refs[0] != ref {
+		t.Errorf("the blobs of a tree: %v, %v", refs, err)
+	}
 	if got, err := l.Blob(ctx, ref); err != nil || string(got) != string(large) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
@@ -437,6 +443,9 @@ func blobs(t *testing.T, at *place) {
 	}
 	if _, err := l.Blob(ctx, ref); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a removed blob: %v", err)
+	}
+	if refs, err := l.Blobs(ctx, "r"); err != nil || len(refs) != 0 {
+		t.Errorf("the blobs of a tree that has none: %v, %v", refs, err)
 	}
 	if got, err := l.Blob(ctx, empty); err != nil || len(got) != 0 {
 		t.Errorf("the blob of another tree: %q, %v", got, err)
