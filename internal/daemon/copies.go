@@ -31,8 +31,6 @@ type copies struct {
 
 	mu   sync.Mutex         // guards what follows
 	open map[string]*folder // by name
-
-	removals sync.WaitGroup // of folders
 }
 
 // folder is the copy of one attempt.
@@ -67,9 +65,18 @@ func (c *copies) has(run nestor.ID, attempt uint64) bool {
 	return c.open[copyName(run, attempt)] != nil
 }
 
+// remove removes the copy of an attempt that is over.
+func (c *copies) remove(run nestor.ID, attempt uint64) {
+	c.mu.Lock()
+	delete(c.open, copyName(run, attempt))
+	c.mu.Unlock()
+	if err := os.RemoveAll(c.where(run, attempt, "")); err != nil {
+		c.notes.Warn("the copy of a run is left", "run", run, "error", err)
+	}
+}
+
 // Open makes the copy of an attempt, or finds the one that it has: it is executed
-// again if letters came at its end. The copy is removed when ctx ends, which it
-// does with the attempt.
+// again if letters came at its end.
 func (c *copies) Open(ctx context.Context, run runner.Run) (string, func(*nestor.Result) error, error) {
 	options, err := api.ParseTaskOptions(run.Task.Data)
 	if err != nil {
@@ -115,16 +122,6 @@ func (c *copies) folder(ctx context.Context, run runner.Run) (*folder, error) {
 		return f, nil
 	}
 	f = &folder{dir: filepath.Join(c.home, name)}
-	c.removals.Add(1)
-	context.AfterFunc(ctx, func() {
-		defer c.removals.Done()
-		c.mu.Lock()
-		delete(c.open, name)
-		c.mu.Unlock()
-		if err := os.RemoveAll(f.dir); err != nil {
-			c.notes.Warn("the copy of a run is left", "run", run.ID, "error", err)
-		}
-	})
 	err := workspace.Copy(ctx, c.dir, f.dir, workspace.Options{})
 	if err == nil {
 		f.before, err = workspace.Take(ctx, f.dir, workspace.Options{})

@@ -349,6 +349,14 @@ func TestWorkerHandsOver(t *testing.T) {
 	if run := wait(t, c, hang); saidBy(run) != "b" || run.Resumes != 0 || run.Attempt != 2 {
 		t.Errorf("done by %s, attempt %d after %d losses", saidBy(run), run.Attempt, run.Resumes)
 	}
+	for e, err := range c.Events(bound(t), hang, api.EventsQuery{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := e.(*nestor.ChatStart); ok && e.Message != "hang" {
+			t.Errorf("the run should begin anew, in a new copy, and was told %q", e.Message)
+		}
+	}
 	if left, err := os.ReadDir(filepath.Join(a.Dir, ".nestor", "worker", "runs")); err != nil || len(left) != 0 {
 		t.Errorf("the ended worker leaves %v, %v", left, err)
 	}
@@ -419,14 +427,16 @@ func TestWorkerWaitsForBroker(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for range 2 {
+	for i := range 2 {
+		if i > 0 {
+			d.kill()
+		}
 		d = m.start(t)
 		c := d.client(t)
 		if run := wait(t, c, submit(t, c, nestor.Task{Input: "hello"})); run.State != nestor.Success {
 			t.Errorf("the run is %s: %s", run.State, run.Doing)
 		}
 		<-ready
-		d.kill()
 	}
 }
 
@@ -486,8 +496,14 @@ func TestFilesComeBack(t *testing.T) {
 	if got := read(t, d.Dir, "a.txt") + read(t, d.Dir, "b.txt") + read(t, d.Dir, "sub/new.txt"); got != "one\nmore\nnew" {
 		t.Errorf("the project has %q", got)
 	}
-	if left, err := os.ReadDir(filepath.Join(w.Dir, ".nestor", "worker", "runs")); err != nil || len(left) != 0 {
-		t.Errorf("the worker keeps %v, %v", left, err)
+	for ctx := bound(t); ; { // the copy goes when the end is on record
+		left, err := os.ReadDir(filepath.Join(w.Dir, ".nestor", "worker", "runs"))
+		if err != nil || ctx.Err() != nil {
+			t.Fatalf("the worker keeps %v, %v", left, err)
+		}
+		if len(left) == 0 {
+			break
+		}
 	}
 
 	// What is not on the worker is refused there, what it cannot have by the daemon.

@@ -90,7 +90,6 @@ func Work(ctx context.Context, o WorkOptions) (err error) {
 	g.Go(func() error { return ended(core, log.Run(core)) })
 	g.Go(func() error {
 		defer stopCore()
-		defer w.copies.removals.Wait()
 		if o.Ready != nil {
 			o.Ready()
 		}

@@ -111,6 +111,14 @@ func (w *worker) taking(labels []string) engine.Worker {
 		},
 		Labels:  labels,
 		Execute: w.execute,
+		Over:    w.over,
+	}
+}
+
+// over lets go of what an attempt had.
+func (w *worker) over(x *engine.Execution) {
+	if w.copies != nil {
+		w.copies.remove(x.Run().ID, x.Fence())
 	}
 }
 
