@@ -217,26 +217,55 @@ func TestInterruptSettles(t *testing.T) {
 	}
 }
 
-// The second Ctrl-C is for an agent that does not settle.
-func TestSecondInterruptEndsAtOnce(t *testing.T) {
-	t.Parallel()
+// stopped is a run whose CLI does not settle, or do anything else.
+func stopped(t *testing.T) *going {
+	t.Helper()
 	g := newRealProject(t, "sdk", begins, "").begin(t, "go")
-	pid := g.agent(t)
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+	if err := syscall.Kill(g.agent(t), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for _, answer := range []string{"interrupting; Ctrl-C again ends it now", "ending it now"} {
-		if err := g.cmd.Process.Signal(os.Interrupt); err != nil {
-			t.Fatal(err)
-		}
-		await(t, answer, func() bool { return strings.Contains(g.said(t), answer) })
+	return g
+}
+
+// interrupt presses Ctrl-C, and waits for what it is answered.
+func (g *going) interrupt(t *testing.T, answer string) {
+	t.Helper()
+	if err := g.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
 	}
+	await(t, answer, func() bool { return strings.Contains(g.said(t), answer) })
+}
+
+func TestSecondInterruptEndsWhatDoesNotSettle(t *testing.T) {
+	t.Parallel()
+	g := stopped(t)
+	g.interrupt(t, "interrupting; Ctrl-C again ends it now")
+	g.interrupt(t, "ending it now; Ctrl-C again leaves it")
 	out := g.wait(t)
 	run := g.show(t, g.run.ID)
 	if out.code != 130 || run.State != nestor.Cancelled || run.Error.Message != "cancelled by Ctrl-C" {
 		t.Errorf("exit code %d, %s: %+v", out.code, out.stderr, run)
 	}
 	g.nothingIsLeft(t)
+}
+
+func TestThirdInterruptLeavesARunThatIsBeingEnded(t *testing.T) {
+	t.Parallel()
+	g := stopped(t)
+	g.interrupt(t, "interrupting")
+	g.interrupt(t, "ending it now")
+	g.interrupt(t, "left before it had ended")
+	if out := g.wait(t); out.code != 130 {
+		t.Errorf("exit code %d, %s", out.code, out.stderr)
+	}
+	g.nothingIsLeft(t)
+	if run := g.show(t, g.run.ID); run.State.Ended() || !strings.Contains(run.Doing, "is being ended (cancelled by Ctrl-C)") {
+		t.Errorf("it is %s: %s", run.State, run.Doing)
+	}
+	out := g.nestor(t, "run", "-q", "--resume", string(g.run.ID))
+	if run := g.show(t, g.run.ID); out.code != 130 || run.State != nestor.Cancelled {
+		t.Errorf("the next command ends with %d, %s; it is %+v", out.code, out.stderr, run)
+	}
 }
 
 // What --env says reaches the agent's process, and what that starts.

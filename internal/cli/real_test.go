@@ -38,7 +38,7 @@ func newRealProject(t *testing.T, provider, script, config string) *realProject 
 	t.Helper()
 	p := &realProject{provider: provider}
 	cli := claudetest.Real(t)
-	p.dir, p.home, p.env = cli.Dir, cli.Home, append(cli.Env, quickExit)
+	p.dir, p.home, p.env = cli.Dir, cli.Home, append(cli.Env, quickExit, "NESTOR_TRUST_PROJECT=1")
 	model := scriptmodel.Start(t, strings.ReplaceAll(script, "$WORK", p.dir))
 	var user strings.Builder
 	fmt.Fprintf(&user, "provider: %s\nproviders:\n  api: {base_url: %q, api_key: key}\n  sdk:\n    path: %q\n    env:\n", provider, model.URL, cli.Path)
