@@ -60,6 +60,12 @@ bench-api: tools ## Agents of our own loop against the CLI: first text, and thou
 	go build -o bin/bench-api ./tools/bench-api
 	bin/bench-api
 
+.PHONY: bench-run
+bench-run: tools ## What 'nestor run' adds to the provider beneath it
+	go build -o bin/nestor ./cmd/nestor
+	go build -o bin/bench-run ./tools/bench-run
+	BENCH_NESTOR=$(CURDIR)/bin/nestor bin/bench-run
+
 tools/bench-sdk/node_modules/.stamp: tools/bench-sdk/package-lock.json
 	cd tools/bench-sdk && npm ci --ignore-scripts --omit=optional --prefer-offline --no-audit --no-fund --no-update-notifier --loglevel=error
 	@touch $@

@@ -187,6 +187,7 @@ var architecture = rules{
 			ours: []string{
 				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "internal/broker", "internal/engine",
 				"internal/eventlog", "internal/history", "internal/plan", "internal/pool", "internal/runner", "internal/server",
+				"internal/workspace",
 			},
 			outside: allow{
 				"os":                "the project's folder",
@@ -214,6 +215,7 @@ var architecture = rules{
 			outside: allow{
 				"os":                                "the folder of its files",
 				"syscall":                           "the lock on it",
+				"net":                               "errors of connections, to tell a broker that is away from one that refuses",
 				"golang.org/x/sys":                  "the same, on Windows",
 				"github.com/nats-io/nats-server/v2": "queues, replication, leases and timers are not written again",
 				"github.com/nats-io/nats.go":        "",
@@ -221,8 +223,8 @@ var architecture = rules{
 			},
 		},
 		"internal/cli": {
-			why:  "commands reach the parts through daemon and api",
-			ours: []string{".", "agent/scripted", "api", "claude", "internal/daemon", "internal/yamltree", "scriptmodel"},
+			why:  "commands reach the parts through daemon and api; what comes back from another machine, they put into the folder themselves",
+			ours: []string{".", "agent/scripted", "api", "claude", "internal/daemon", "internal/workspace", "internal/yamltree", "scriptmodel"},
 			outside: allow{
 				"os":                     "",
 				"os/signal":              "Ctrl-C",
@@ -272,6 +274,16 @@ var architecture = rules{
 				"os/signal": "Ctrl-C",
 				"net":       "it serves the scripted model",
 				"net/http":  "and holds its answers back",
+			},
+		},
+		"tools/bench-run": {
+			why:  "it compares the nestor command with the providers beneath it",
+			ours: []string{"agent", "agent/anthropic", "agent/claudecode", "claude/claudetest", "scriptmodel"},
+			outside: allow{
+				"os":        "",
+				"os/exec":   "it runs both sides as processes",
+				"os/signal": "Ctrl-C",
+				"net":       "it serves the scripted model",
 			},
 		},
 		"cmd/nestor": {

@@ -6,6 +6,7 @@
 //	GET  /v1/runs/{id}             Run; with wait=30s when it has ended, or after that time
 //	GET  /v1/runs/{id}/tree        {"runs": [Run]}
 //	GET  /v1/runs/{id}/events      EventsQuery → server-sent events
+//	GET  /v1/runs/{id}/changes     the files that it changed on another machine, in an archive
 //	POST /v1/runs/{id}/cancel      Cancellation
 //	POST /v1/runs/{id}/messages    Message
 //	GET  /v1/search                q and Query → {"hits": [Hit]}
@@ -184,4 +185,5 @@ type Info struct {
 	// Followers are clients that wait for a run at this moment.
 	Followers int  `json:"followers"`
 	Lone      bool `json:"lone,omitempty"` // it lives as long as one command
+	Idle      bool `json:"idle,omitempty"` // it executes no runs: workers elsewhere do
 }

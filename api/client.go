@@ -126,6 +126,21 @@ func (c *Client) Send(ctx context.Context, id nestor.ID, m Message) error {
 	return c.do(ctx, request{method: http.MethodPost, path: runPath(id, "/messages"), body: m, again: m.ID != ""}, nil)
 }
 
+// Changes returns the archive of the files that a run changed on another machine,
+// which the caller closes. It fails with a [*Problem] of [TypeNoChanges] if there
+// are none.
+func (c *Client) Changes(ctx context.Context, id nestor.ID) (io.ReadCloser, error) {
+	resp, err := c.open(ctx, request{path: runPath(id, "/changes"), accept: ArchiveMediaType})
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// ArchiveMediaType is the media type of an archive of files: a gzipped tar, whose
+// first entry lists what is changed and removed.
+const ArchiveMediaType = "application/gzip"
+
 // Backup writes the daemon's history to a new file. The path is absolute, on
 // the daemon's machine.
 func (c *Client) Backup(ctx context.Context, path string) error {

@@ -26,7 +26,8 @@ const (
 	TypeRunEnded    = "urn:nestor:problem:run-ended"
 	TypeStale       = "urn:nestor:problem:stale"
 	TypeLimit       = "urn:nestor:problem:limit"
-	TypeStopping    = "urn:nestor:problem:stopping" // the daemon ends
+	TypeNoChanges   = "urn:nestor:problem:no-changes" // the run has brought no files back
+	TypeStopping    = "urn:nestor:problem:stopping"   // the daemon ends
 )
 
 // Problem is an answer that is an error, as RFC 9457 has it. Through it

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"strings"
 )
 
@@ -16,6 +17,10 @@ type TaskOptions struct {
 	PermissionMode string   `json:"permission_mode,omitempty"` // empty means that of the config
 	Env            []string `json:"env,omitempty"`             // K=V, for what the agent starts
 	Session        string   `json:"session_id,omitempty"`      // of the provider, to go on with; empty begins a new one
+	// Subdir is the task's folder as its place in the project, with slashes, for
+	// workers on other machines. The daemon sets it; empty means that the task
+	// names no folder, or one outside of the project.
+	Subdir string `json:"subdir,omitempty"`
 }
 
 // ParseTaskOptions reads the Data of a task. It fails if there is something in it
@@ -34,6 +39,9 @@ func ParseTaskOptions(data json.RawMessage) (TaskOptions, error) {
 		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" || strings.ContainsRune(kv, 0) {
 			return TaskOptions{}, fmt.Errorf("data of the task: env %.60q: want NAME=VALUE", kv)
 		}
+	}
+	if o.Subdir != "" && !fs.ValidPath(o.Subdir) {
+		return TaskOptions{}, fmt.Errorf("data of the task: subdir %.200q: want a path in the project, such as docs/guide", o.Subdir)
 	}
 	return o, nil
 }

@@ -48,6 +48,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -66,6 +67,12 @@ var (
 	// ErrNewer says that a newer version of this program laid the streams out.
 	ErrNewer = errors.New("layout is newer than this program")
 
+	// ErrRefused says that a broker that was dialled does not let us in.
+	ErrRefused = errors.New("the broker does not let us in")
+
+	// ErrAway says that nobody answers where a broker was dialled.
+	ErrAway = errors.New("the broker does not answer")
+
 	// ErrForeign says that a stream of ours exists and is somebody else's.
 	ErrForeign = errors.New("stream is not nestor's")
 )
@@ -76,6 +83,7 @@ type Options struct {
 
 	URL         string // of a cluster to dial instead: nats://host:port, several with commas between
 	Credentials string // file with a user's JWT and key, for URL; empty means none but those in URL
+	Token       string // of a server that listens as Listen says, for URL; empty means none
 
 	// Replicas of every stream. Zero means as many as it has, and when it is
 	// made 3 in a cluster, 1 otherwise.
@@ -178,16 +186,36 @@ func (b *Broker) dial(ctx context.Context, o Options) error {
 	if o.Credentials != "" {
 		options = append(options, nats.UserCredentials(o.Credentials))
 	}
+	if o.Token != "" {
+		options = append(options, nats.UserInfo(user, o.Token))
+	}
 	if deadline, ok := ctx.Deadline(); ok {
 		options = append(options, nats.Timeout(max(time.Until(deadline), time.Millisecond)))
 	}
 	nc, err := nats.Connect(o.URL, options...)
 	if err != nil {
-		return fmt.Errorf("dialling the broker at %s: %w", redacted(o.URL), err)
+		return fmt.Errorf("dialling the broker at %s: %w", redacted(o.URL), dialled(err))
 	}
 	b.nc = nc
 	b.js, err = jetstream.New(nc)
 	return err
+}
+
+// dialled tells what a failure to connect means.
+func dialled(err error) error {
+	switch {
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), isNetwork(err):
+		return fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	return err
+}
+
+// isNetwork tells whether err is one of a connection, not of what was asked for.
+func isNetwork(err error) bool {
+	_, ok := errors.AsType[*net.OpError](err)
+	return ok || errors.Is(err, io.EOF) || errors.Is(err, nats.ErrConnectionClosed)
 }
 
 // connection are the options of every connection: it is made again for ever

@@ -47,15 +47,15 @@ type link struct {
 	own    bool // the daemon is in this process
 }
 
-// dial reaches the daemon of a project, or becomes it. A daemon that does not
-// work is no use to somebody who wants to.
+// dial reaches the daemon of a project, or becomes it. A daemon that only answers
+// one command is no use to somebody who wants work done.
 func dial(ctx context.Context, o daemon.Options) (*link, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, connectFor, fmt.Errorf("the owner of %s does not answer", o.Dir))
 	defer stop()
 	for {
 		client := api.NewClient(daemon.SocketPath(o.Dir))
 		info, err := client.Info(ctx)
-		if err == nil && (o.Idle || info.Slots > 0) {
+		if err == nil && (o.Idle || !info.Idle || !info.Lone) {
 			return &link{client: client, close: func() error { client.Close(); return nil }}, nil
 		}
 		client.Close()

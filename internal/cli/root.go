@@ -83,6 +83,7 @@ func newRoot() *cobra.Command {
 	root := newGroup("nestor", "Run Claude agents that nest",
 		newRun(),
 		newServe(),
+		newWorker(),
 		newHistory(),
 		newVersion(),
 		newDoctor(),

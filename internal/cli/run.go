@@ -19,6 +19,7 @@ import (
 type runOptions struct {
 	agent, swarm, dir   string
 	role, sandbox       string
+	label               string
 	schema, output      string
 	input, focus        string
 	resume              string
@@ -70,6 +71,7 @@ nestor run --resume 0199d3a2 "and now the other half"`,
 		flags.String(k.flagWord(), "", k.doc)
 	}
 	flags.StringVar(&opts.swarm, "swarm", "", "the `NAME` of the swarm that it belongs to")
+	flags.StringVar(&opts.label, "label", "", "only a worker with `LABEL` takes it")
 	flags.StringVar(&opts.dir, "dir", "", "the `FOLDER` it works in (default the current one)")
 	flags.StringVar(&opts.schema, "schema", "", "the result follows the JSON Schema in `FILE`")
 	flags.StringVar(&opts.input, "input", "", "read the prompt from `FILE`; - is stdin")
@@ -210,7 +212,7 @@ func taskOf(prompt string, cfg *config, opts runOptions) (nestor.Task, error) {
 	}
 	t := nestor.Task{
 		Agent: opts.agent, Input: prompt, Provider: cfg.Provider, Model: cfg.Model, Swarm: opts.swarm, Dir: dir, Limits: cfg.Limits,
-		Priority: nestor.High,
+		Label: opts.label, Priority: nestor.High,
 	}
 	if name, tier := cfg.Models[t.Model]; tier {
 		t.Model = name

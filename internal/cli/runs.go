@@ -18,6 +18,7 @@ func newRuns() *cobra.Command {
 		newRunsShow(),
 		newRunsTree(),
 		newRunsEvents(),
+		newRunsDiff(),
 		newRunsCancel(),
 		newRunsSend(),
 		newRunsSearch(),

@@ -97,6 +97,9 @@ func (p runsPage) facts(run api.Run) [][]cell {
 	if run.Error != nil {
 		rows = append(rows, []cell{{text: "error"}, {plainLine(run.Error.Error(), 500), "31"}})
 	}
+	if c, ok := api.ChangesOf(run.Result); ok && c.Ref != "" {
+		add("changes", fmt.Sprintf("%s on another machine; 'nestor runs diff %s' shows them", filesOf(c.Count), plainLine(string(run.ID), 60)))
+	}
 	for i, child := range run.Children {
 		name := "children"
 		if i > 0 {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,7 +15,7 @@ import (
 
 func newServe() *cobra.Command {
 	var dir string
-	var verbose bool
+	var verbose, idle bool
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Own a project and run what others submit",
@@ -25,23 +26,24 @@ when it is ready. Runs that are going when it ends go on when it, or another
 command, is started again.
 
 With 'broker.listen' in the config, workers on other machines can help: it
-prints the command for them.`,
+prints the command for them. With --idle they do all of the work.`,
 		Example: "nestor serve\nnestor serve --dir ~/src/project",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := serve(cmd.Context(), dir, verbose, cmd.OutOrStdout(), cmd.ErrOrStderr()); err != nil {
+			if err := serve(cmd.Context(), dir, idle, verbose, cmd.OutOrStdout(), cmd.ErrOrStderr()); err != nil {
 				return fmt.Errorf("serve: %w", err)
 			}
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "the project's `FOLDER` (default the one that the current one belongs to)")
+	cmd.Flags().BoolVar(&idle, "idle", false, "answer and plan, and leave the work to workers")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log more than warnings")
 	return cmd
 }
 
 // serve blocks until ctx ends, and returns nil then.
-func serve(ctx context.Context, dir string, verbose bool, stdout, stderr io.Writer) error {
+func serve(ctx context.Context, dir string, idle, verbose bool, stdout, stderr io.Writer) error {
 	project, err := projectDir(dir)
 	if err != nil {
 		return err
@@ -54,7 +56,10 @@ func serve(ctx context.Context, dir string, verbose bool, stdout, stderr io.Writ
 	if err != nil {
 		return err
 	}
-	o.Log = newLog(stderr, verbose)
+	if idle && o.Broker.Listen == "" && o.Broker.URL == "" {
+		return errors.New("--idle: no worker could reach the broker, so nothing would ever be done: set broker.listen in the config, such as 127.0.0.1:7718")
+	}
+	o.Idle, o.Log = idle, newLog(stderr, verbose)
 	d := daemon.New(o)
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()

@@ -217,7 +217,7 @@ func (r *watched) goesOn(at time.Time) {
 	if r.started.IsZero() {
 		r.started = at
 	}
-	r.state, r.wait = nestor.Running, nestor.Wait{}
+	r.state, r.wait, r.activity = nestor.Running, nestor.Wait{}, ""
 }
 
 // call returns the call of that id that goes on, nil if none does.

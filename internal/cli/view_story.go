@@ -178,7 +178,10 @@ func (s *story) end(result *nestor.Result) []thing {
 	last := *root
 	if result != nil {
 		last.state, last.failure = result.Status, result.Error
-		last.turns, last.cost, last.usage = max(last.turns, result.Turns), result.CostUSD, result.Usage
+		last.turns, last.cost = max(last.turns, result.Turns), max(last.cost, result.CostUSD)
+		if result.Usage != (nestor.Usage{}) {
+			last.usage = result.Usage
+		}
 	}
 	t := endOf(&last, s.now())
 	t.title = stateWord(&last, s.now())

@@ -366,6 +366,25 @@ func TestViewTellsTextThatIsNotTheResult(t *testing.T) {
 	}
 }
 
+// What a run said that it does holds until it does something else.
+func TestViewForgetsAnOldActivity(t *testing.T) {
+	s := story{forest: newForest("", time.Now)}
+	s.tell(&nestor.AgentStart{Header: head(0), Agent: "ada"})
+	s.tell(&nestor.ExecutionProgress{Header: head(0), Activity: "reads the plan", Turns: 2, CostUSD: 0.5})
+	root := s.runs[runID(0)]
+	if got := s.doing(root, time.Now(), false); got != "reads the plan" {
+		t.Errorf("it %q", got)
+	}
+	s.tell(&nestor.ToolStart{Header: head(0), Tool: "Read", ToolUseID: "x"})
+	s.tell(&nestor.ToolComplete{Header: head(0), Tool: "Read", Success: true, ToolUseID: "x"})
+	if got := s.doing(root, time.Now(), false); got != "running" {
+		t.Errorf("after a tool it %q", got)
+	}
+	if told := s.end(&nestor.Result{Status: nestor.Success}); !strings.Contains(told[0].text, "2 turns · $0.50") {
+		t.Errorf("a result that does not know what it cost: %q", told[0].text)
+	}
+}
+
 // Thousands of events a second are a few drawings, of what the screen holds.
 func TestViewCoalesces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

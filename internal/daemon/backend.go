@@ -36,7 +36,8 @@ type backend struct {
 }
 
 func (b *backend) Submit(ctx context.Context, s api.Submission) (api.Run, error) {
-	if _, err := api.ParseTaskOptions(s.Task.Data); err != nil {
+	options, err := api.ParseTaskOptions(s.Task.Data)
+	if err != nil {
 		return api.Run{}, invalid(err)
 	}
 	if err := s.Task.Check(); err != nil {
@@ -46,6 +47,9 @@ func (b *backend) Submit(ctx context.Context, s api.Submission) (api.Run, error)
 		return api.Run{}, invalid(err)
 	}
 	if err := b.worker.knows(s.Task); err != nil {
+		return api.Run{}, invalid(err)
+	}
+	if err := b.place(&s.Task, options); err != nil {
 		return api.Run{}, invalid(err)
 	}
 	id, err := b.engine.Submit(ctx, engine.Submission{Task: s.Task, Key: s.Key})
@@ -280,15 +284,13 @@ func (b *backend) Info(ctx context.Context) (api.Info, error) {
 	}
 	return api.Info{
 		Version: b.opts.Version, PID: os.Getpid(), Project: b.opts.Dir, Started: b.began, Slots: stats.Total, Busy: stats.Total - stats.Free - stats.Idle,
-		Queued: len(queued), Broker: where, Lone: b.opts.Lone, Followers: int(b.followers.Load()),
+		Queued: len(queued), Broker: where, Lone: b.opts.Lone, Idle: b.opts.Idle, Followers: int(b.followers.Load()),
 	}, nil
 }
 
 // archive puts what has ended into the history.
 func (b *backend) archive(ctx context.Context, older time.Duration) error {
-	_, err := b.history.Archive(ctx, b.log, func(ctx context.Context, _ nestor.ID, runs []nestor.ID) error {
-		return b.engine.Forget(ctx, runs...)
-	}, older)
+	_, err := b.history.Archive(ctx, b.log, b.forget, older)
 	return err
 }
 

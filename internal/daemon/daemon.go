@@ -35,6 +35,8 @@ type Options struct {
 	// ArchiveAfter is how long a tree stays in the log when it has ended; zero
 	// means an hour.
 	ArchiveAfter time.Duration
+	ArchiveEvery time.Duration // how often such trees are looked for; zero means a minute
+	Lease        time.Duration // see engine.Options
 
 	Log *slog.Logger // nil discards
 }
@@ -60,6 +62,9 @@ var ErrOwned = errors.New("another process owns the project")
 func New(o Options) *Daemon {
 	if o.ArchiveAfter == 0 {
 		o.ArchiveAfter = time.Hour
+	}
+	if o.ArchiveEvery == 0 {
+		o.ArchiveEvery = time.Minute
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -91,24 +96,23 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer closing(&err, lock.Release)
-	b, err := d.openBroker(ctx, home)
+	b, h, err := d.open(ctx, home)
 	if err != nil {
 		return err
 	}
 	defer closing(&err, b.Close)
-	h, err := history.Open(ctx, history.Options{Path: filepath.Join(home, "history.db")})
-	if err != nil {
-		return err
-	}
 	defer closing(&err, h.Close)
 	log := eventlog.New(b, eventlog.Options{Archive: h})
 	e, err := engine.New(ctx, b, log, engine.Options{
-		Sole: d.opts.Broker == Broker{}, Ended: h.Ended, Limits: d.opts.Limits,
+		Sole: d.opts.Broker == Broker{}, Ended: h.Ended, Limits: d.opts.Limits, Lease: d.opts.Lease,
 	})
 	if err != nil {
 		return err
 	}
 	socket := SocketPath(d.opts.Dir)
+	if n := sweep(socket); n > 0 {
+		d.opts.Log.Warn("killed what an earlier owner of the project left running", "processes", n)
+	}
 	w, err := d.opts.Worker.open(home, socket, log)
 	if err != nil {
 		return err
@@ -146,6 +150,29 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	return g.Wait()
 }
 
+// open opens the broker and the history, both at once.
+func (d *Daemon) open(ctx context.Context, home string) (b *broker.Broker, h *history.History, err error) {
+	var g errgroup.Group
+	g.Go(func() (err error) {
+		b, err = d.openBroker(ctx, home)
+		return err
+	})
+	g.Go(func() (err error) {
+		h, err = history.Open(ctx, history.Options{Path: filepath.Join(home, "history.db")})
+		return err
+	})
+	if err = g.Wait(); err == nil {
+		return b, h, nil
+	}
+	if b != nil {
+		closing(&err, b.Close)
+	}
+	if h != nil {
+		closing(&err, h.Close)
+	}
+	return nil, nil, err
+}
+
 func (d *Daemon) openBroker(ctx context.Context, home string) (*broker.Broker, error) {
 	o := broker.Options{URL: d.opts.Broker.URL, Credentials: d.opts.Broker.Credentials, Log: d.opts.Log}
 	if o.URL == "" {
@@ -160,12 +187,9 @@ func (d *Daemon) openBroker(ctx context.Context, home string) (*broker.Broker, e
 	return broker.Open(ctx, o)
 }
 
-// archiveEvery is how often trees are looked for that can be archived.
-const archiveEvery = time.Minute
-
 // archive archives trees until ctx ends.
 func (d *Daemon) archive(ctx context.Context, back *backend) error {
-	tick := time.NewTicker(archiveEvery)
+	tick := time.NewTicker(d.opts.ArchiveEvery)
 	defer tick.Stop()
 	for {
 		select {

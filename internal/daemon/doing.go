@@ -36,7 +36,7 @@ func doingOf(r plan.Run, now time.Time) string {
 	}
 	switch r.State {
 	case nestor.Queued:
-		return "waits for a free slot" + since(r.Created)
+		return waitingForSlot(r) + since(r.Created)
 	case nestor.Starting:
 		return "is being started by " + r.Worker + since(r.Started)
 	case nestor.Running:
@@ -59,7 +59,7 @@ func waitingFor(w *nestor.Wait, r plan.Run) string {
 	case nestor.ForRuns:
 		return fmt.Sprintf("waits for %s that it comes after", count(len(w.Runs), "run"))
 	case nestor.ForSlot:
-		return "waits for a free slot"
+		return waitingForSlot(r)
 	case nestor.ForChildren:
 		return fmt.Sprintf("waits for %s that it started", count(len(w.Runs), "run"))
 	case nestor.ForPerson:
@@ -70,6 +70,14 @@ func waitingFor(w *nestor.Wait, r plan.Run) string {
 		return fmt.Sprintf("waits for attempt %d", r.Retries+1)
 	}
 	return "waits for " + string(w.For)
+}
+
+// waitingForSlot says who can give the run a slot.
+func waitingForSlot(r plan.Run) string {
+	if r.Task.Label != "" {
+		return fmt.Sprintf("waits for a free slot of a worker with label %s", r.Task.Label)
+	}
+	return "waits for a free slot"
 }
 
 func count(n int, what string) string {

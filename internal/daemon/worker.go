@@ -40,6 +40,8 @@ type Worker struct {
 	Script []scripted.Turn   // of provider scripted; nil means that it repeats what it is told
 
 	Log *slog.Logger // nil discards
+
+	copies *copies // where runs work on another machine; nil means in the project
 }
 
 // worker executes runs.
@@ -50,6 +52,7 @@ type worker struct {
 	slots     *pool.Slots
 	socket    string
 	dir       string
+	copies    *copies // nil in the daemon
 	notes     *slog.Logger
 
 	mu    sync.Mutex                // guards what follows
@@ -78,10 +81,14 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	var place runner.Workspace = runner.Dir(o.Dir)
+	if o.copies != nil {
+		place = o.copies
+	}
 	return &worker{
-		log: log, socket: socket, dir: o.Dir, notes: o.Log, providers: providers,
+		log: log, socket: socket, dir: o.Dir, copies: o.copies, notes: o.Log, providers: providers,
 		runner: runner.New(runner.Options{
-			Providers: providers, Provider: o.Provider, Workspace: runner.Dir(o.Dir), Policy: policy{o.Tools, o.Mode},
+			Providers: providers, Provider: o.Provider, Workspace: place, Policy: policy{o.Tools, o.Mode},
 			Settings: o.Settings, Log: o.Log,
 		}),
 		slots: pool.NewSlots(pool.SlotLimits{Total: o.Slots}),
@@ -157,16 +164,24 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 	if err != nil {
 		return failed(err)
 	}
+	session := run.Session
+	if w.copies != nil && !w.copies.has(run.ID, x.Fence()) {
+		session = "" // what was done in it is in a copy that is gone: the run begins anew
+	}
 	r := runner.Run{
 		ID: run.ID, Root: run.Root, Depth: run.Depth(), Task: run.Task, Attempt: x.Fence(),
-		Session: run.Session, Interrupted: run.Session != "", Env: slices.Concat(options.Env, w.env(run)),
+		Session: session, Interrupted: session != "", Env: slices.Concat(options.Env, w.env(run, x.Fence(), options)),
 	}
 	if r.Session == "" {
 		r.Session = options.Session
 	}
-	result := w.runner.Execute(ctx, r, &host{x: x, writer: writer, log: w.log, run: run})
+	h := &host{x: x, writer: writer, log: w.log, run: run}
+	result := w.runner.Execute(ctx, r, h)
 	flushing, stop := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer stop()
+	if err := h.tell(flushing, result); err != nil && ctx.Err() == nil {
+		return failed(fmt.Errorf("writing the log of the run: %w", err))
+	}
 	if err := writer.Flush(flushing); err != nil && ctx.Err() == nil {
 		return failed(fmt.Errorf("writing the log of the run: %w", err))
 	}
@@ -184,9 +199,12 @@ func failed(err error) nestor.Result {
 }
 
 // env is what a run's processes are told of it.
-func (w *worker) env(run plan.Run) []string {
+func (w *worker) env(run plan.Run, fence uint64, o api.TaskOptions) []string {
 	dir := run.Task.Dir
-	if dir == "" {
+	switch {
+	case w.copies != nil:
+		dir = w.copies.where(run.ID, fence, o.Subdir)
+	case dir == "":
 		dir = w.dir
 	}
 	env := []string{
@@ -195,6 +213,9 @@ func (w *worker) env(run plan.Run) []string {
 	}
 	if w.socket != "" {
 		env = append(env, "NESTOR_SOCKET="+w.socket)
+	}
+	if w.copies != nil {
+		env = append(env, "GIT_CEILING_DIRECTORIES="+w.copies.home) // git must not find the repository around the copy
 	}
 	return env
 }
@@ -251,6 +272,22 @@ func (h *host) Delta(e nestor.Event) {
 	if line, err := nestor.EncodeEvent(e); err == nil {
 		h.log.Publish(string(h.run.Root), string(h.run.ID), line)
 	}
+}
+
+// tell says in the log which files came back with a result.
+func (h *host) tell(ctx context.Context, r nestor.Result) error {
+	changes, _ := api.ChangesOf(&r)
+	var events []nestor.Event
+	for _, c := range changes.Files {
+		events = append(events, &nestor.WorkspaceWrite{
+			Header: nestor.Header{Time: time.Now().UTC(), Run: h.run.ID, Root: h.run.Root, Depth: h.run.Depth()},
+			Agent:  h.run.Task.Agent, Path: c.Path, Action: c.Action,
+		})
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	return h.Append(ctx, events...)
 }
 
 func (h *host) Began(ctx context.Context, session string) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -32,14 +33,21 @@ func (e *Engine) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer orch.close()
+	closing := []*puller{orch}
+	defer func() {
+		var all sync.WaitGroup
+		for _, p := range closing {
+			all.Go(p.close)
+		}
+		all.Wait()
+	}()
 	timers, err := e.pullFrom(ctx, broker.Tasks, jetstream.ConsumerConfig{
 		Durable: "timers", FilterSubject: broker.TaskSubject + timerTask + "*", AckPolicy: jetstream.AckExplicitPolicy, AckWait: plannerWait, MaxAckPending: -1,
 	})
 	if err != nil {
 		return err
 	}
-	defer timers.close()
+	closing = append(closing, timers)
 	defer e.rest()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.persist(ctx, recent, e.repair) })
@@ -210,7 +218,9 @@ func settled(err error) error {
 // what is older was carried out, or its process has been away for longer.
 const recent = 10 * time.Minute
 
-// repair carries out the commands of the documents that changed last.
+// repair carries out the commands of the documents that changed last. It rests as
+// long as it works, so that a million of them does not keep others from what they
+// do.
 func (e *Engine) repair(ctx context.Context) error {
 	stream, err := e.js.Stream(ctx, "KV_"+broker.Runs)
 	if err != nil {
@@ -238,6 +248,7 @@ func (e *Engine) repair(ctx context.Context) error {
 			if e.recall(id) != nil {
 				continue // this process is at it
 			}
+			began := time.Now()
 			en, err := e.load(ctx, id)
 			if err == nil && len(en.doc.Outbox) > 0 {
 				err = e.send(ctx, id, en.doc.Run, en.doc.Outbox)
@@ -246,6 +257,12 @@ func (e *Engine) repair(ctx context.Context) error {
 				return err
 			}
 			// What is wrong with one document shows when it is needed.
+			rest := time.NewTimer(time.Since(began))
+			select {
+			case <-rest.C:
+			case <-ctx.Done():
+				rest.Stop()
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}

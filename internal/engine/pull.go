@@ -24,6 +24,7 @@ type puller struct {
 	subject string // of requests
 	inbox   string // of answers, with the number of the request behind it
 	sub     *nats.Subscription
+	remove  func() // the consumer, when the puller is closed; nil leaves it
 
 	mu       sync.Mutex // guards what follows
 	last     int        // number of the last request
@@ -39,6 +40,13 @@ func (e *Engine) pullFrom(ctx context.Context, stream string, config jetstream.C
 	p := &puller{
 		nc: e.b.Conn(), subject: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + config.Durable,
 		inbox: e.b.Conn().NewRespInbox() + ".", requests: map[string]chan *nats.Msg{},
+	}
+	if e.opts.Sole { // the next one makes it anew, and a server takes long to put one away
+		p.remove = func() {
+			ctx, cancel := context.WithTimeout(context.Background(), tryFor)
+			defer cancel()
+			e.js.DeleteConsumer(ctx, stream, config.Durable)
+		}
 	}
 	var err error
 	if p.sub, err = p.nc.Subscribe(p.inbox+"*", p.arrive); err != nil {
@@ -56,6 +64,9 @@ func (p *puller) close() {
 	select {
 	case <-closed:
 	case <-time.After(time.Second):
+	}
+	if p.remove != nil {
+		p.remove()
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/broker"
@@ -119,7 +120,7 @@ type arrival struct {
 // open returns the queues of tasks without a label and of those with the given
 // ones.
 func (e *Engine) open(ctx context.Context, labels []string) (*queues, error) {
-	q := &queues{e: e, arrived: make(chan arrival)}
+	var configs []jetstream.ConsumerConfig
 	for _, priority := range nestor.Priorities() {
 		for _, label := range append([]string{""}, labels...) {
 			task := nestor.Task{Label: label, Priority: priority}
@@ -130,26 +131,36 @@ func (e *Engine) open(ctx context.Context, labels []string) (*queues, error) {
 			if label != "" {
 				name = "tasks-label-" + label + "-" + string(priority)
 			}
-			p, err := e.pullFrom(ctx, broker.Tasks, jetstream.ConsumerConfig{
+			configs = append(configs, jetstream.ConsumerConfig{
 				Durable: name, FilterSubject: taskSubject(task), AckPolicy: jetstream.AckExplicitPolicy, AckWait: e.opts.Lease, MaxAckPending: -1,
 			})
-			if err != nil {
-				q.close()
-				return nil, err
-			}
-			q.pullers = append(q.pullers, p)
 		}
 	}
-	q.asked = make([]atomic.Bool, len(q.pullers))
+	q := &queues{e: e, arrived: make(chan arrival), pullers: make([]*puller, len(configs)), asked: make([]atomic.Bool, len(configs))}
+	var g errgroup.Group
+	for i, config := range configs {
+		g.Go(func() (err error) {
+			q.pullers[i], err = e.pullFrom(ctx, broker.Tasks, config)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		q.close()
+		return nil, err
+	}
 	return q, nil
 }
 
 // close waits until nothing is asked any more.
 func (q *queues) close() {
 	q.pulls.Wait()
+	var all sync.WaitGroup
 	for _, p := range q.pullers {
-		p.close()
+		if p != nil { // it could be made
+			all.Go(p.close)
+		}
 	}
+	all.Wait()
 }
 
 // next waits for tasks, for as many slots as are free: the most urgent ones if

@@ -70,6 +70,29 @@ func (l *Log) Blob(ctx context.Context, ref string) ([]byte, error) {
 	return data, nil
 }
 
+// Blobs returns the references to all blobs of a tree. It looks at the names of all
+// that there are.
+func (l *Log) Blobs(ctx context.Context, root string) ([]string, error) {
+	if err := checkID("root", root); err != nil {
+		return nil, fmt.Errorf("listing blobs: %w", err)
+	}
+	store, err := l.blobs(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing the blobs of tree %s: %w", root, err)
+	}
+	all, err := store.List(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+		return nil, fmt.Errorf("listing the blobs of tree %s: %w", root, l.broker.Explain(err))
+	}
+	var refs []string
+	for _, object := range all {
+		if strings.HasPrefix(object.Name, root+"/") {
+			refs = append(refs, object.Name)
+		}
+	}
+	return refs, nil
+}
+
 // RemoveBlobs removes all blobs of a tree. It looks at the names of all that
 // there are.
 func (l *Log) RemoveBlobs(ctx context.Context, root string) error {

@@ -72,6 +72,13 @@ var schema = [][]string{
 
 		createTexts,
 	},
+	{
+		`CREATE TABLE blobs (
+			ref TEXT PRIMARY KEY, -- as events have it
+			root TEXT NOT NULL,
+			data BLOB NOT NULL
+		)`,
+	},
 }
 
 // What the table meta holds.

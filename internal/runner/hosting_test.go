@@ -67,14 +67,14 @@ rules:
 		host := &records{}
 		host.write("also the docs")
 		r := s.executeFor(t, runner.Run{Task: nestor.Task{Input: "the code"}}, host)
-		said := ""
+		var said strings.Builder
 		for _, e := range host.events {
 			if text, ok := e.(*nestor.AgentComplete); ok {
-				said += text.Content
+				said.WriteString(text.Content)
 			}
 		}
-		if r.Status != nestor.Success || !strings.Contains(said, "The docs too.") || host.heard != 1 {
-			t.Errorf("it is %s, %+v; it said %q and heard %d", r.Status, r.Error, said, host.heard)
+		if r.Status != nestor.Success || !strings.Contains(said.String(), "The docs too.") || host.heard != 1 {
+			t.Errorf("it is %s, %+v; it said %q and heard %d", r.Status, r.Error, said.String(), host.heard)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"time"
 
@@ -154,12 +155,23 @@ func write(w http.ResponseWriter, status int, v any) error {
 	if err != nil {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
+	return writeBytes(w, status, data)
+}
+
+// writePiece is how much is written at once.
+const writePiece = 1 << 20
+
+// writeBytes sends data, all of it.
+func writeBytes(w http.ResponseWriter, status int, data []byte) error {
 	control := http.NewResponseController(w)
 	control.SetWriteDeadline(time.Now().Add(writeTime)) // what cannot has no connection that could hang
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	w.WriteHeader(status)
-	if _, err := w.Write(data); err != nil {
-		return err
+	for piece := range slices.Chunk(data, writePiece) {
+		control.SetWriteDeadline(time.Now().Add(writeTime))
+		if _, err := w.Write(piece); err != nil {
+			return err
+		}
 	}
 	return control.Flush()
 }

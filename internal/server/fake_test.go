@@ -177,6 +177,14 @@ func (d *daemon) Send(_ context.Context, id nestor.ID, m api.Message) error {
 
 func (d *daemon) Backup(_ context.Context, path string) error { return d.begin("backup %s", path) }
 
+func (d *daemon) Changes(_ context.Context, id nestor.ID) ([]byte, error) {
+	if err := d.begin("changes"); err != nil {
+		return nil, err
+	}
+	_, _, err := d.get(id)
+	return []byte("an archive"), err
+}
+
 func (d *daemon) Info(context.Context) (api.Info, error) {
 	return api.Info{Version: "v1", PID: 7, Slots: 5}, d.begin("info")
 }

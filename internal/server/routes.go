@@ -26,6 +26,7 @@ func (s *Server) handler(g *gate) http.Handler {
 		{http.MethodGet, "/v1/runs/{id}", h.run},
 		{http.MethodGet, "/v1/runs/{id}/tree", h.tree},
 		{http.MethodGet, "/v1/runs/{id}/events", h.events},
+		{http.MethodGet, "/v1/runs/{id}/changes", h.changes},
 		{http.MethodPost, "/v1/runs/{id}/cancel", h.cancel},
 		{http.MethodPost, "/v1/runs/{id}/messages", h.send},
 		{http.MethodGet, "/v1/search", h.search},
@@ -127,6 +128,19 @@ func (h *handlers) tree(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return writeRuns(w, runs)
+}
+
+func (h *handlers) changes(w http.ResponseWriter, r *http.Request) error {
+	id, err := runID(r)
+	if err := firstError(err, noParameters(r)); err != nil {
+		return err
+	}
+	archive, err := h.backend.Changes(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", api.ArchiveMediaType)
+	return writeBytes(w, http.StatusOK, archive)
 }
 
 func (h *handlers) cancel(w http.ResponseWriter, r *http.Request) error {

@@ -41,7 +41,7 @@ func TestRoutes(t *testing.T) {
 	}{
 		{"POST", "/v1/runs", `{"task": {"input": "hello"}}`, 201, `"state":"running"`},
 		{"POST", "/v1/runs", ` {"task": {"limits": {"max_turns": 3}}, "key": "k"} `, 201, `"run":"`},
-		{"POST", "/v1/runs", ``, 400, "the body is empty: want task{agent, input, provider, model, swarm, dir, schema, limits{max_turns, timeout, max_budget_usd, max_depth, max_children, max_descendants, max_attempts, backoff, max_resumes, silence}, after, despite, priority, label, metadata, data}, key"},
+		{"POST", "/v1/runs", ``, 400, "the body is empty: want task{agent, input, provider, model, swarm, dir, schema, limits{max_turns, timeout, max_budget_usd, max_depth, max_children, max_descendants, max_attempts, backoff, max_resumes, silence, limit_wait}, after, despite, priority, label, metadata, data}, key"},
 		{"POST", "/v1/runs", `null`, 400, "body is null: want an object with task{"},
 		{"POST", "/v1/runs", `{"task": {"agnet": "x"}}`, 400, `body: unknown field "agnet": want task{agent, `},
 		{"POST", "/v1/runs", `{"task": {"limits": {"max_turns": "three"}}}`, 400, "body: task.limits.max_turns is string: want a whole number that fits"},
@@ -90,6 +90,12 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v1/runs/" + id + "/events?after=1.5", ``, 400, `parameter after: "1.5"; want a position`},
 		{"POST", "/v1/runs/" + id + "/events", ``, 405, "takes GET"},
 		{"HEAD", "/v1/runs/" + id + "/events?follow", ``, 405, "method HEAD: a stream takes GET"},
+
+		{"GET", "/v1/runs/" + id + "/changes", ``, 200, "an archive"},
+		{"GET", "/v1/runs/" + other + "/changes", ``, 404, "run not found"},
+		{"GET", "/v1/runs/x/changes", ``, 400, `run id "x"`},
+		{"GET", "/v1/runs/" + id + "/changes?x=1", ``, 400, "parameter x: unknown"},
+		{"POST", "/v1/runs/" + id + "/changes", ``, 405, "takes GET"},
 
 		{"POST", "/v1/runs/" + id + "/cancel", ``, 204, ""},
 		{"POST", "/v1/runs/" + id + "/cancel", `{"now": true, "reason": "enough"}`, 204, ""},

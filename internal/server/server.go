@@ -35,6 +35,8 @@ type Backend interface {
 	Cancel(context.Context, nestor.ID, api.Cancellation) error
 	Send(context.Context, nestor.ID, api.Message) error
 	Backup(ctx context.Context, path string) error
+	// Changes returns the archive of the files that a run changed elsewhere.
+	Changes(context.Context, nestor.ID) ([]byte, error)
 	Info(context.Context) (api.Info, error)
 	// Events yields events in order. An error is the last thing yielded;
 	// when ctx ends, it ends.

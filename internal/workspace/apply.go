@@ -94,17 +94,10 @@ type application struct {
 }
 
 func (a *application) do(ctx context.Context, r io.Reader) (err error) {
-	zip, err := gzip.NewReader(contextReader{ctx, r})
+	archive, err := a.open(ctx, r)
 	if err != nil {
 		return fmt.Errorf("reading the archive: %w", err)
 	}
-	// What tar adds to each entry is bounded too: names, and padding.
-	const overhead = 16 << 10
-	most := a.maxBytes + maxList + overhead*(int64(a.maxFiles)+2)
-	if most < a.maxBytes {
-		most = math.MaxInt64
-	}
-	archive := tar.NewReader(&boundedReader{r: zip, left: most, err: &BoundError{What: "bytes", Max: a.maxBytes, Where: "the archive"}})
 	if err := a.readList(archive); err != nil {
 		return fmt.Errorf("reading the archive: %w", err)
 	}
@@ -119,6 +112,21 @@ func (a *application) do(ctx context.Context, r io.Reader) (err error) {
 		return fmt.Errorf("reading the archive: %w", err)
 	}
 	return a.change(ctx)
+}
+
+// open returns the entries of an archive, as much of them as is allowed.
+func (a *application) open(ctx context.Context, r io.Reader) (*tar.Reader, error) {
+	zip, err := gzip.NewReader(contextReader{ctx, r})
+	if err != nil {
+		return nil, err
+	}
+	// What tar adds to each entry is bounded too: names, and padding.
+	const overhead = 16 << 10
+	most := a.maxBytes + maxList + overhead*(int64(a.maxFiles)+2)
+	if most < a.maxBytes {
+		most = math.MaxInt64
+	}
+	return tar.NewReader(&boundedReader{r: zip, left: most, err: &BoundError{What: "bytes", Max: a.maxBytes, Where: "the archive"}}), nil
 }
 
 // readList reads the first entry.

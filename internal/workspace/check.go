@@ -107,6 +107,9 @@ func (a *application) look(ctx context.Context) error {
 		if obstacle != "" && !isRemoval && !removed[obstacle] {
 			conflicts[obstacle] = true
 		}
+		if target, ok := ch.After.link(); ok && !leadsInside(a.root, ch.Path, target, going) && found != ch.After {
+			return fmt.Errorf("link %q leads to %q, from where another link leads out", ch.Path, target)
+		}
 		if found == folder {
 			if err := a.lookBelow(ch.Path, removed, conflicts, isRemoval); err != nil {
 				return err
@@ -115,9 +118,6 @@ func (a *application) look(ctx context.Context) error {
 		}
 		if found != ch.Before && found != ch.After {
 			conflicts[ch.Path] = true
-		}
-		if target, ok := ch.After.link(); ok && !leadsInside(a.root, ch.Path, target, going) && found != ch.After {
-			return fmt.Errorf("link %q leads to %q, from where another link leads out", ch.Path, target)
 		}
 	}
 	if len(conflicts) == 0 || a.force {

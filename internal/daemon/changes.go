@@ -1,0 +1,113 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strings"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/internal/eventlog"
+	"github.com/dfaf701a/nestor/internal/history"
+)
+
+// place says in the task where in the project it works, for workers on other
+// machines. If there may be some, it refuses a folder that they cannot have.
+func (b *backend) place(t *nestor.Task, o api.TaskOptions) error {
+	given := o.Subdir
+	o.Subdir = ""
+	if t.Dir != "" {
+		var inside bool
+		if o.Subdir, inside = within(b.opts.Dir, t.Dir); !inside && (b.opts.Idle || b.opts.Broker != Broker{}) {
+			return fmt.Errorf("dir %s is outside of the project %s, which is all that workers on other machines have", t.Dir, b.opts.Dir)
+		}
+	}
+	if o.Subdir == given {
+		return nil
+	}
+	data, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	t.Data = data
+	return nil
+}
+
+// within returns the place of dir in the project, with slashes, through whatever
+// links they are named.
+func within(project, dir string) (place string, inside bool) {
+	try := func(project, dir string) bool {
+		rel, err := filepath.Rel(project, dir)
+		place = filepath.ToSlash(rel)
+		return err == nil && filepath.IsLocal(rel)
+	}
+	if try(project, dir) {
+		return place, true
+	}
+	project, err := filepath.EvalSymlinks(project)
+	if err != nil {
+		return "", false
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil || !try(project, dir) {
+		return "", false
+	}
+	return place, true
+}
+
+// Changes returns the archive of the files that a run changed on another machine.
+func (b *backend) Changes(ctx context.Context, id nestor.ID) ([]byte, error) {
+	none := func(why string) error {
+		return &api.Problem{
+			Type: api.TypeNoChanges, Status: http.StatusNotFound, Title: "There are no changes to bring back", Detail: fmt.Sprintf("run %s: %s", id, why),
+		}
+	}
+	run, err := b.Run(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if !run.State.Ended() {
+		return nil, none("it has not ended; what it changes on another machine comes back then")
+	}
+	c, ok := api.ChangesOf(run.Result)
+	if !ok || c.Ref == "" {
+		return nil, none("no files come back: it changed none, or worked in the project itself")
+	}
+	if !strings.HasPrefix(c.Ref, string(run.Root)+"/") {
+		return nil, fmt.Errorf("run %s: its changes are said to be in %.200q, which is not of its tree", id, c.Ref)
+	}
+	data, err := b.log.Blob(ctx, c.Ref)
+	if !errors.Is(err, eventlog.ErrNotFound) {
+		return data, err
+	}
+	data, err = b.history.Blob(ctx, c.Ref)
+	if errors.Is(err, history.ErrNoBlob) {
+		return nil, none("its files are gone: neither the log nor the archive has them")
+	}
+	return data, err
+}
+
+// forget lets go of the documents of an archived tree. What its events refer to is
+// put into the history first.
+func (b *backend) forget(ctx context.Context, root nestor.ID, runs []nestor.ID) error {
+	refs, err := b.log.Blobs(ctx, string(root))
+	if err != nil {
+		return err
+	}
+	for _, ref := range refs {
+		data, err := b.log.Blob(ctx, ref)
+		if err != nil {
+			return err
+		}
+		if err := b.history.KeepBlob(ctx, string(root), ref, data); err != nil {
+			return err
+		}
+	}
+	if err := b.engine.Forget(ctx, runs...); err != nil || len(refs) == 0 {
+		return err
+	}
+	return b.log.RemoveBlobs(ctx, string(root))
+}

@@ -1,0 +1,160 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
+	"github.com/dfaf701a/nestor/internal/engine"
+	"github.com/dfaf701a/nestor/internal/eventlog"
+)
+
+// WorkOptions are those of Work. Dir and URL are required.
+type WorkOptions struct {
+	Dir  string // a folder like the project; runs work in copies of it
+	Home string // where its own files are, and the copies; empty means .nestor/worker in Dir
+	Name string // of the worker, which runs tell; empty means the machine's, with something random
+
+	URL         string // of the daemon's broker, or of a cluster
+	Token       string // that the daemon's broker wants; empty means none
+	Credentials string // file, for a cluster; empty means none
+
+	Worker Worker        // its Dir is not used
+	Lease  time.Duration // see engine.Options; it is to be the same for all who work on a broker
+	Ready  func()        // called once, when runs are taken; nil means nobody
+	Log    *slog.Logger  // nil discards
+}
+
+// Work takes runs of a daemon on another machine and executes them, until ctx ends;
+// then those that are going are given back, to go on elsewhere, and it returns nil.
+// A broker that is away is waited for. It fails if the broker does not let it in,
+// or if another process works in Home.
+//
+// It does not decide about what runs tell each other (see [engine.Engine.Run]): who
+// does must know the runs that were archived, which only a daemon does.
+func Work(ctx context.Context, o WorkOptions) (err error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.Worker.Log = o.Log
+	if o.Home == "" {
+		o.Home = filepath.Join(o.Dir, ".nestor", "worker")
+	}
+	if o.Name == "" {
+		o.Name = machine() + "-" + rand.Text()[:4]
+	}
+	if err := os.MkdirAll(o.Home, 0o700); err != nil {
+		return fmt.Errorf("making the worker's folder: %w", err)
+	}
+	lock, err := broker.Lock(o.Home)
+	if err != nil {
+		return err
+	}
+	defer closing(&err, lock.Release)
+	b, err := o.dial(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	defer closing(&err, b.Close)
+	log := eventlog.New(b, eventlog.Options{})
+	w, err := o.open(log)
+	if err != nil {
+		return err
+	}
+	var e *engine.Engine
+	e, err = engine.New(ctx, b, log, engine.Options{
+		Name: o.Name, Lease: o.Lease,
+		Ended: func(ctx context.Context, id nestor.ID) (nestor.State, bool) { return endedLong(ctx, e, id) },
+	})
+	if err != nil {
+		return ended(ctx, err)
+	}
+	g, failed := errgroup.WithContext(context.WithoutCancel(ctx))
+	core, stopCore := context.WithCancel(failed)
+	defer stopCore()
+	working, stopWork := context.WithCancel(failed)
+	defer stopWork()
+	defer context.AfterFunc(ctx, stopWork)()
+	g.Go(func() error { return ended(core, log.Run(core)) })
+	g.Go(func() error {
+		defer stopCore()
+		defer w.copies.removals.Wait()
+		if o.Ready != nil {
+			o.Ready()
+		}
+		return ended(working, e.Work(working, w.taking(o.Worker.Labels)))
+	})
+	return g.Wait()
+}
+
+func (o WorkOptions) open(log *eventlog.Log) (*worker, error) {
+	c, err := newCopies(o.Dir, filepath.Join(o.Home, "runs"), log, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	w := o.Worker
+	w.Dir, w.copies = o.Dir, c
+	return w.open(o.Home, "", log)
+}
+
+// dialAgain is how long it takes until a broker that does not answer is asked
+// again.
+const dialAgain = time.Second
+
+// dial reaches the broker, however long it takes.
+func (o WorkOptions) dial(ctx context.Context) (*broker.Broker, error) {
+	for told := false; ; told = true {
+		b, err := broker.Open(ctx, broker.Options{URL: o.URL, Token: o.Token, Credentials: o.Credentials, Log: o.Log})
+		switch {
+		case err == nil:
+			return b, nil
+		case errors.Is(err, broker.ErrRefused):
+			return nil, fmt.Errorf("%w: a daemon's broker wants what is in .nestor/broker.token of its project, and a cluster a file of credentials", err)
+		case !errors.Is(err, broker.ErrAway):
+			return nil, err
+		case !told:
+			o.Log.Warn("waiting for the broker", "error", err)
+		}
+		select {
+		case <-time.After(dialAgain):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// machine returns the name of this machine.
+func machine() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "worker"
+	}
+	return name
+}
+
+// forgottenAfter is how old a run is at least that has no document because it was
+// forgotten. One that is younger may be about to get it.
+const forgottenAfter = 10 * time.Minute
+
+// endedLong tells whether a run has ended and was forgotten. Only a daemon knows the
+// archive; but a run whose submission was acknowledged has a document from then on
+// until it is forgotten.
+func endedLong(ctx context.Context, e *engine.Engine, id nestor.ID) (nestor.State, bool) {
+	if time.Since(id.Time()) < forgottenAfter {
+		return "", false
+	}
+	_, err := e.Get(ctx, id)
+	return "", errors.Is(err, nestor.ErrRunNotFound)
+}

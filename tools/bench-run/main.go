@@ -1,0 +1,301 @@
+// Command bench-run measures what 'nestor run' adds to the provider beneath it: the
+// time to the first text, and that of a conversation with a hundred tool calls.
+// Both sides are processes, started in turn; the CLI is the real one, the model is
+// scripted. It prints Markdown. 'make bench-run' runs it.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dfaf701a/nestor/agent"
+	"github.com/dfaf701a/nestor/agent/anthropic"
+	"github.com/dfaf701a/nestor/agent/claudecode"
+	"github.com/dfaf701a/nestor/claude/claudetest"
+	"github.com/dfaf701a/nestor/scriptmodel"
+)
+
+const (
+	roleVariable   = "BENCH_ROLE"   // settings of a bare provider, as JSON; empty compares
+	nestorVariable = "BENCH_NESTOR" // the nestor command
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err := func() error {
+		if role := os.Getenv(roleVariable); role != "" {
+			return bare(ctx, role)
+		}
+		return compare(ctx)
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench-run:", err)
+		os.Exit(1)
+	}
+}
+
+// settings are what both sides are given.
+type settings struct {
+	Provider, URL, Path, Dir, Prompt string
+	Env                              []string
+}
+
+// bare has a provider handle the prompt, as the runner would, and prints what it
+// says.
+func bare(ctx context.Context, text string) error {
+	var s settings
+	if err := json.Unmarshal([]byte(text), &s); err != nil {
+		return err
+	}
+	var p agent.Provider = anthropic.New(anthropic.Options{BaseURL: s.URL, APIKey: "key", Records: anthropic.DirRecords(filepath.Join(s.Dir, ".bare"))})
+	if s.Provider == claudecode.Type {
+		p = claudecode.New(claudecode.Options{Path: s.Path, Env: s.Env})
+	}
+	a, err := p.Create(ctx, agent.Config{
+		Name: "agent", Dir: s.Dir, Limits: agent.Limits{MaxTurns: 200}, Credentials: map[string]string{"partial": "true", "mode": "client"},
+	})
+	if err != nil {
+		return err
+	}
+	defer a.Shutdown(context.Background())
+	out := bufio.NewWriter(os.Stdout)
+	defer out.Flush()
+	for m, err := range a.Handle(ctx, agent.NewMessage("bench", s.Prompt)) {
+		if err != nil {
+			return err
+		}
+		line, err := json.Marshal(m.Metadata)
+		if err != nil {
+			return err
+		}
+		out.Write(append(line, '\n'))
+		out.Flush()
+	}
+	return nil
+}
+
+// script has the model speak at once, or call a hundred tools.
+const script = `
+rules:
+  - when: {user: "hundred"}
+    turns: [%s{text: Done.}]
+  - turns: [{text: Hello there.}]
+`
+
+func compare(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "bench-run-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	cli, err := claudetest.Install(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(cli.Dir, "a.txt"), []byte("hello\n"), 0o600); err != nil {
+		return err
+	}
+	calls := strings.Repeat(fmt.Sprintf("{wait: 20ms, tools: [{name: Read, input: {file_path: %s/a.txt}}]}, ", cli.Dir), 100)
+	parsed, err := scriptmodel.ParseScript("script", fmt.Appendf(nil, script, calls))
+	if err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() { served <- scriptmodel.New(parsed, scriptmodel.Options{Keep: -1}).Serve(serving, ln) }()
+	b := &bench{dir: dir, cli: cli, url: "http://" + ln.Addr().String()}
+	err = b.all(ctx)
+	stop()
+	return errors.Join(err, <-served)
+}
+
+type bench struct {
+	dir string
+	cli *claudetest.CLI
+	url string
+}
+
+func (b *bench) all(ctx context.Context) error {
+	if err := b.configure(); err != nil {
+		return err
+	}
+	fmt.Printf("%s/%s, %d cores, %s; medians of processes that were started in turn.\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+	fmt.Println("| what | bare provider | `nestor run` | added | with a daemon | added |")
+	fmt.Println("|---|---|---|---|---|---|")
+	for _, provider := range []string{"api", "sdk"} {
+		for _, part := range []struct {
+			what, prompt string
+			rounds       int
+			first        bool
+		}{{"to the first text", "hello", 15, true}, {"a hundred tool calls, 20 ms each to the model", "hundred", 5, false}} {
+			if err := b.row(ctx, provider, part.what, part.prompt, part.rounds, part.first); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Println()
+	return nil
+}
+
+// configure writes the user's config of 'nestor run'.
+func (b *bench) configure() error {
+	folder := filepath.Join(b.dir, "config", "nestor")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "limits: {max_turns: 200}\nproviders:\n  sdk:\n    path: %s\n    env:\n", b.cli.Path)
+	for _, kv := range slices.Concat(b.cli.Env, scriptmodel.ClientEnv(b.url)) {
+		name, value, _ := strings.Cut(kv, "=")
+		fmt.Fprintf(&text, "      %s: %q\n", name, value)
+	}
+	fmt.Fprintf(&text, "  api: {base_url: %q}\n", b.url)
+	return os.WriteFile(filepath.Join(folder, "config.yaml"), text.Bytes(), 0o600)
+}
+
+// row measures both sides in turn, and prints what it found.
+func (b *bench) row(ctx context.Context, provider, what, prompt string, rounds int, first bool) error {
+	var plain, lone, served []time.Duration
+	for i := range rounds + 1 { // the first time makes files, and is not counted
+		for _, side := range []struct {
+			into *[]time.Duration
+			cmd  *exec.Cmd
+		}{{&plain, b.bare(ctx, provider, prompt)}, {&lone, b.nestor(ctx, "lone", provider, prompt)}} {
+			took, err := measure(side.cmd, first)
+			if err != nil {
+				return err
+			}
+			if i > 0 {
+				*side.into = append(*side.into, took)
+			}
+		}
+	}
+	daemon := exec.CommandContext(ctx, os.Getenv(nestorVariable), "serve", "--dir", b.project("served"))
+	daemon.Env = b.env()
+	daemon.Stderr = os.Stderr
+	out, err := daemon.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := daemon.Start(); err != nil {
+		return err
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		return fmt.Errorf("the daemon says nothing: %w", err)
+	}
+	for i := range rounds + 1 {
+		took, err := measure(b.nestor(ctx, "served", provider, prompt), first)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			served = append(served, took)
+		}
+	}
+	daemon.Process.Signal(os.Interrupt)
+	if err := daemon.Wait(); err != nil {
+		return fmt.Errorf("the daemon: %w", err)
+	}
+	base, a, c := median(plain), median(lone), median(served)
+	added := func(d time.Duration) string {
+		return fmt.Sprintf("%.1f ms, %.1f %%", ms(d-base), 100*float64(d-base)/float64(base))
+	}
+	fmt.Printf("| %s: %s | %.1f ms | %.1f ms | %s | %.1f ms | %s |\n", provider, what, ms(base), ms(a), added(a), ms(c), added(c))
+	return nil
+}
+
+func median(list []time.Duration) time.Duration {
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func (b *bench) bare(ctx context.Context, provider, prompt string) *exec.Cmd {
+	s, err := json.Marshal(settings{
+		Provider: provider, URL: b.url, Path: b.cli.Path, Dir: b.cli.Dir, Prompt: prompt, Env: slices.Concat(b.cli.Env, scriptmodel.ClientEnv(b.url)),
+	})
+	if err != nil {
+		panic(err) // strings always marshal
+	}
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(os.Environ(), roleVariable+"="+string(s))
+	return cmd
+}
+
+func (b *bench) nestor(ctx context.Context, project, provider, prompt string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, os.Getenv(nestorVariable), "run", "--stream-json", "--provider", provider, prompt)
+	cmd.Env, cmd.Dir = b.env(), b.project(project)
+	return cmd
+}
+
+func (b *bench) env() []string {
+	return []string{
+		"PATH=" + os.Getenv("PATH"), "LANG=" + os.Getenv("LANG"), "HOME=" + b.dir, "XDG_CONFIG_HOME=" + filepath.Join(b.dir, "config"),
+		"ANTHROPIC_API_KEY=key",
+	}
+}
+
+// project returns a folder that is a project.
+func (b *bench) project(name string) string {
+	dir := filepath.Join(b.dir, name)
+	os.MkdirAll(filepath.Join(dir, ".nestor"), 0o700)
+	os.WriteFile(filepath.Join(dir, "a.txt"), []byte("hello\n"), 0o600)
+	return dir
+}
+
+// measure returns how long a process takes to print the first text, or to end.
+func measure(cmd *exec.Cmd, first bool) (took time.Duration, err error) {
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	var failure error
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			break
+		}
+		if first && took == 0 && (strings.Contains(line, `"partial_text"`) || strings.Contains(line, `"type":"agent_delta"`) ||
+			strings.Contains(line, `"assistant_text"`) || strings.Contains(line, `"type":"agent_complete"`)) {
+			took = time.Since(start)
+		}
+		if strings.Contains(line, `"agent_execution_complete"`) || strings.Contains(line, `"sdk_type":"result"`) {
+			if !first {
+				took = time.Since(start)
+			}
+			if !strings.Contains(line, `"subtype":"success"`) && !strings.Contains(line, `"status":"success"`) {
+				failure = errors.New(line)
+			}
+		}
+	}
+	if err := errors.Join(failure, cmd.Wait()); err != nil || took == 0 {
+		return 0, fmt.Errorf("%v: took %v, %w: %s", cmd.Args, took, err, complaint.String())
+	}
+	return took, nil
+}
