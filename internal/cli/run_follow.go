@@ -102,7 +102,7 @@ func (f *following) newView() view {
 func (f *following) follow(ctx context.Context, l *link, interrupts <-chan os.Signal) (api.Run, error) {
 	if f.id == "" {
 		if err := f.submit(ctx, l.client); err != nil {
-			return api.Run{}, refused(err)
+			return api.Run{}, err
 		}
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -159,14 +159,6 @@ func (f *following) submit(ctx context.Context, client *api.Client) error {
 	}
 	run, err := client.Submit(ctx, api.Submission{Task: f.task, Key: f.key})
 	f.id = run.ID
-	return err
-}
-
-// refused gives a refusal its exit code.
-func refused(err error) error {
-	if _, ok := errors.AsType[*nestor.LimitError](err); ok {
-		return &codedError{exitRefused, fmt.Errorf("run: %w", err)}
-	}
 	return err
 }
 
