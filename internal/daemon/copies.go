@@ -39,16 +39,23 @@ type folder struct {
 	before *workspace.Snapshot
 }
 
-// newCopies removes what a process left that was killed.
+// newCopies ends and removes what a worker left that was killed.
 func newCopies(dir, home string, log *eventlog.Log, notes *slog.Logger) (*copies, error) {
+	c := &copies{dir: dir, home: home, log: log, notes: notes, open: map[string]*folder{}}
+	if n := sweep(c.mark()); n > 0 {
+		notes.Warn("killed what an earlier worker left running", "processes", n)
+	}
 	if err := os.RemoveAll(home); err != nil {
 		return nil, fmt.Errorf("removing what is left of earlier runs: %w", err)
 	}
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return nil, err
 	}
-	return &copies{dir: dir, home: home, log: log, notes: notes, open: map[string]*folder{}}, nil
+	return c, nil
 }
+
+// mark is what all processes of runs here have in their environment.
+func (c *copies) mark() string { return "NESTOR_COPIES=" + c.home }
 
 func copyName(run nestor.ID, attempt uint64) string { return fmt.Sprintf("%s-%d", run, attempt) }
 

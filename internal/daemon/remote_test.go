@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -517,6 +518,39 @@ func TestFilesComeBack(t *testing.T) {
 	}
 	if _, err := c.Submit(bound(t), api.Submission{Task: nestor.Task{Input: "x", Dir: t.TempDir()}}); err == nil || !strings.Contains(err.Error(), "outside of the project") {
 		t.Errorf("in a folder outside of the project: %v", err)
+	}
+}
+
+// What a killed worker's runs left running ends when a worker is there again.
+func TestWorkerSweepsWhatAKilledOneLeft(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the environment of processes is read on Linux alone")
+	}
+	d := project(t)
+	w := d.worker(t, "a")
+	w.Model = scriptmodel.Start(t, `
+rules:
+  - turns: [{tools: [{name: Bash, input: {command: "sleep 1000 & sleep 1000 & touch begun; wait", description: wait}}]}]
+`).URL
+	killed := w.start(t)
+	c := d.client(t)
+	id := submit(t, c, nestor.Task{Input: "x", Provider: "api", Data: json.RawMessage(`{"tools": ["Bash"]}`)})
+	for ctx := bound(t); ; {
+		begun, err := filepath.Glob(filepath.Join(w.Dir, ".nestor", "worker", "runs", string(id)+"-*", "begun"))
+		if err != nil || ctx.Err() != nil {
+			t.Fatalf("it does not begin: %v", err)
+		}
+		if len(begun) > 0 {
+			break
+		}
+	}
+	killed.kill()
+	if err := c.Cancel(bound(t), id, api.Cancellation{Now: true}); err != nil {
+		t.Fatal(err)
+	}
+	w.start(t)
+	if left := leftovers(t, w.Dir); len(left) != 0 {
+		t.Errorf("alive: %q", left)
 	}
 }
 

@@ -56,6 +56,9 @@ func Work(ctx context.Context, o WorkOptions) (err error) {
 		return fmt.Errorf("making the worker's folder: %w", err)
 	}
 	lock, err := broker.Lock(o.Home)
+	if errors.Is(err, broker.ErrLocked) {
+		return fmt.Errorf("%w, or give this worker a home of its own", err)
+	}
 	if err != nil {
 		return err
 	}
