@@ -18,7 +18,6 @@ type config struct {
 	Tools          []string          // that exist and need no question; nil means all
 	PermissionMode string
 	Slots          int
-	SlotsPerTree   int           // zero means no limit
 	Limits         nestor.Limits // nothing in it is left open
 	SDK            struct {
 		Path     string            // of the CLI; empty means the one that is found

@@ -15,6 +15,10 @@ type configKey struct {
 	noEnv  bool                  // it has no variable of its own
 	secret bool                  // its value is never shown
 	in     func(*config) setting // where its value is kept
+
+	// trust tells whether a value in a project's file counts only if the user
+	// trusts it; nil means that none needs it.
+	trust func(words []string) bool
 }
 
 const (
@@ -41,16 +45,14 @@ func configKeys() []configKey {
 		{name: "models.low-tier", doc: "the model that low-tier stands for",
 			in: func(c *config) setting { return entrySetting{c.Models, "low-tier", "a model's name"} }},
 		// NESTOR_TOOLS marks the processes that an agent's tools start.
-		{name: "tools", noEnv: true, doc: "the tools that exist, and need no question; unset means all",
+		{name: "tools", noEnv: true, trust: someTools, doc: "the tools that exist, and need no question; unset means all",
 			in: func(c *config) setting {
 				return listSetting{p: &c.Tools, what: "a list of tools, such as [Read, Bash]"}
 			}},
-		{name: "permission_mode", doc: "what happens to tool calls that no rule decides", flag: "permission-mode",
+		{name: "permission_mode", trust: widerMode, doc: "what happens to tool calls that no rule decides", flag: "permission-mode",
 			in: func(c *config) setting { return choiceSetting{&c.PermissionMode, permissionModes()} }},
 		{name: "slots", doc: "how many agents work at once",
 			in: func(c *config) setting { return countSetting{&c.Slots, 1} }},
-		{name: "slots_per_tree", doc: "how many of them may belong to one tree; 0 means no limit", flag: "slots-per-tree",
-			in: func(c *config) setting { return countSetting{&c.SlotsPerTree, 0} }},
 
 		{name: "limits.max_turns", doc: "turns of a run", flag: "max-turns",
 			in: func(c *config) setting { return countSetting{&c.Limits.Turns, 1} }},
@@ -75,31 +77,31 @@ func configKeys() []configKey {
 		{name: "limits.limit_wait", doc: "how far ahead the reset of a usage limit may be for a run to wait for it; 0s means that it does not wait", flag: "limit-wait",
 			in: func(c *config) setting { return spanSetting{&c.Limits.LimitWait, 0} }},
 
-		{name: "providers.sdk.path", doc: "the Claude CLI; unset means the one that is found",
+		{name: "providers.sdk.path", trust: always, doc: "the Claude CLI; unset means the one that is found",
 			in: func(c *config) setting { return fileSetting{&c.SDK.Path, true} }},
-		{name: sdkEnvKey, noEnv: true, doc: "the variable NAME for the Claude CLI", flag: "env",
+		{name: sdkEnvKey, trust: always, noEnv: true, doc: "the variable NAME for the Claude CLI", flag: "env",
 			in: func(c *config) setting { return variableSetting{&c.SDK.Env, "NAME"} }},
-		{name: "providers.sdk.setting_sources", doc: "whose settings the Claude CLI reads; unset means nobody's",
+		{name: "providers.sdk.setting_sources", trust: always, doc: "whose settings the Claude CLI reads; unset means nobody's",
 			in: func(c *config) setting {
 				return listSetting{&c.SDK.Settings, "a list, some of [user, project, local]", oneOf("user", "project", "local")}
 			}},
-		{name: "providers.api.base_url", also: "ANTHROPIC_BASE_URL", doc: "where the Messages API is; unset means Anthropic's own",
+		{name: "providers.api.base_url", trust: always, also: "ANTHROPIC_BASE_URL", doc: "where the Messages API is; unset means Anthropic's own",
 			in: func(c *config) setting { return addressSetting{&c.API.BaseURL, []string{"https", "http"}, false} }},
 		{name: apiKeyKey, also: "ANTHROPIC_API_KEY", secret: true,
 			doc: "the key of the Messages API; never in a project's file, and in your own only if nobody else can read it",
 			in:  func(c *config) setting { return textSetting{&c.API.APIKey, "a key"} }},
-		{name: apiKeyFile, doc: "a file that holds the key of the Messages API, and nothing else",
+		{name: apiKeyFile, trust: always, doc: "a file that holds the key of the Messages API, and nothing else",
 			in: func(c *config) setting { return fileSetting{&c.API.APIKeyFile, false} }},
 		{name: "providers.scripted.script", doc: "the conversation that provider scripted plays; unset means that it repeats what it is told",
 			in: func(c *config) setting { return fileSetting{&c.Script, false} }},
 
-		{name: "broker.url", doc: "the cluster that runs are kept in; unset means that the daemon keeps them", flag: "broker",
+		{name: "broker.url", trust: always, doc: "the cluster that runs are kept in; unset means that the daemon keeps them", flag: "broker",
 			in: func(c *config) setting {
 				return addressSetting{&c.Broker.URL, []string{"nats", "tls", "ws", "wss"}, true}
 			}},
-		{name: "broker.credentials", doc: "a file with a user's JWT and key, for `broker.url`",
+		{name: "broker.credentials", trust: always, doc: "a file with a user's JWT and key, for `broker.url`",
 			in: func(c *config) setting { return fileSetting{&c.Broker.Credentials, false} }},
-		{name: "broker.listen", doc: "where the daemon's own broker listens for workers; unset means nowhere",
+		{name: "broker.listen", trust: always, doc: "where the daemon's own broker listens for workers; unset means nowhere",
 			in: func(c *config) setting { return hostPortSetting{&c.Broker.Listen} }},
 		{name: "labels", doc: "of the worker inside the daemon: it takes the tasks with one of them, too",
 			in: func(c *config) setting { return listSetting{&c.Label, "a list of labels, such as [gpu]", checkLabel} }},

@@ -26,25 +26,50 @@ const (
 // environment, then flags, which are values by key ("limits.max_turns": "3").
 // The dir is the project's folder, see projectDir; env is as [os.Environ]
 // returns it. Files that are not there are fine. The error tells all that is
-// wrong; it is a *usageError where a flag is.
+// wrong; it is a *usageError where a flag is. What a project wants and the user
+// does not trust is wrong, too; see wish.
 func loadConfig(dir string, env []string, flags map[string]string) (*config, error) {
+	c, untrusted, err := examineConfig(dir, env, flags)
+	if err == nil && untrusted != nil {
+		var errs []error
+		for _, w := range untrusted {
+			errs = append(errs, w.err)
+		}
+		return nil, yamltree.Join(errs)
+	}
+	return c, err
+}
+
+// examineConfig is loadConfig for those who only look: the config holds also what
+// is not trusted, and its origin says so.
+func examineConfig(dir string, env []string, flags map[string]string) (c *config, untrusted []wish, err error) {
 	vars := variables(env)
 	files, err := configFiles(dir, vars)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	l := &configLoader{config: defaultConfig(), home: vars["HOME"]}
 	for _, f := range files {
 		l.add(l.file(f, false))
+	}
+	if len(l.wishes) > 0 && vars[trustVariable] != "1" {
+		all, err := readTrusted(trustFile(files))
+		l.add(err)
+		if all.Projects[files[len(files)-1].path] != fingerprint(l.wishes) {
+			untrusted = l.wishes
+		}
+	}
+	for _, w := range untrusted {
+		l.config.origins[w.key.name] += ", not trusted"
 	}
 	here, err := filepath.Abs("")
 	l.add(err)
 	l.environment(vars, here)
 	l.flags(flags, here)
 	if l.errs != nil {
-		return nil, yamltree.Join(l.errs)
+		return nil, nil, yamltree.Join(l.errs)
 	}
-	return l.config, nil
+	return l.config, untrusted, nil
 }
 
 func variables(env []string) map[string]string {
@@ -92,6 +117,7 @@ type configLoader struct {
 	config *config
 	home   string
 	errs   []error
+	wishes []wish // of the project's file
 }
 
 func (l *configLoader) add(err error) {
@@ -227,6 +253,9 @@ func (p *configParser) value(k configKey, field yamltree.Field) {
 		p.add(field.Value.Errorf("%s%w", k.saidOf(k.name, words), err))
 		return
 	}
+	if p.file.owner == "project" && k.wants(words) {
+		p.wishes = append(p.wishes, newWish(k, words, field))
+	}
 	p.came(k, fmt.Sprintf("%s %s:%d", p.file.owner, p.file.shown, field.Place.Line()))
 }
 
@@ -289,7 +318,7 @@ func (l *configLoader) came(k configKey, from string) {
 // notConfig are the variables that begin like ours and mean something else.
 func notConfig(name string) bool {
 	switch name {
-	case "SOCKET", "TOKEN", "RUN_ID", "ROOT_ID", "DEPTH", "SESSION_DIR", "SOAK", "SEED", "TOOLS", "TOOLS_TASK":
+	case "SOCKET", "TOKEN", "RUN_ID", "ROOT_ID", "DEPTH", "SESSION_DIR", "SOAK", "SEED", "TOOLS", "TOOLS_TASK", "TRUST_PROJECT":
 		return true
 	}
 	return strings.HasPrefix(name, "SKIP_") || strings.HasPrefix(name, "TEST_")

@@ -16,6 +16,7 @@ func newConfig() *cobra.Command {
 		newConfigShow(),
 		newConfigPath(),
 		newConfigCheck(),
+		newConfigTrust(),
 	)
 	cmd.Example = "nestor config show\nnestor config check .nestor/config.yaml"
 	return cmd
@@ -36,7 +37,8 @@ func newConfigShow() *cobra.Command {
 The project's .nestor/config.yaml goes over your own config.yaml, and that over
 the defaults; variables such as NESTOR_LIMITS_MAX_TURNS go over the files, and
 flags over all. A KEY prints that value alone, or those of a group. Keys and
-tokens are not printed.`,
+tokens are not printed. What is "not trusted" does not count before 'nestor
+config trust'.`,
 		Example: "nestor config show\nnestor config show limits\nnestor config show --json model",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -53,7 +55,7 @@ tokens are not printed.`,
 			if err != nil {
 				return fmt.Errorf("config show: %w", err)
 			}
-			c, err := loadConfig(dir, os.Environ(), nil)
+			c, _, err := examineConfig(dir, os.Environ(), nil)
 			if err != nil {
 				return err
 			}

@@ -13,7 +13,7 @@ import (
 )
 
 // configured makes a project and a home with these files, and returns the
-// project's folder and an environment.
+// project's folder and an environment, in which projects are trusted.
 func configured(t *testing.T, projectFile, userFile string, env ...string) (string, []string) {
 	t.Helper()
 	dir, home := t.TempDir(), t.TempDir()
@@ -31,7 +31,7 @@ func configured(t *testing.T, projectFile, userFile string, env ...string) (stri
 			t.Fatal(err)
 		}
 	}
-	return dir, append([]string{"HOME=" + home}, env...)
+	return dir, append([]string{"HOME=" + home, trustVariable + "=1"}, env...)
 }
 
 func TestDefaultsAreComplete(t *testing.T) {
@@ -91,7 +91,6 @@ var configSamples = map[string][2]string{
 	"tools":                         {"Read,Bash(git log,git diff)", "[Read, Bash(git log,git diff)]"},
 	"permission_mode":               {"plan"},
 	"slots":                         {"7"},
-	"slots_per_tree":                {"3"},
 	"limits.max_turns":              {"1"},
 	"limits.timeout":                {"90m", "1h30m"},
 	"limits.max_budget_usd":         {"0.5"},
@@ -206,7 +205,7 @@ func TestConfigErrors(t *testing.T) {
 		{"broker.listen: here\n", `.nestor/config.yaml:1:16: broker.listen is "here": want HOST:PORT, such as 127.0.0.1:4222`},
 		{"slots: 1\nslots: 2\n", `.nestor/config.yaml:2:1: the key "slots" stands here twice; it is in line 1 too`},
 		{"limits: {timeout: 1s}\nlimits.timeout: 1s\n", `.nestor/config.yaml:2:1: the key "limits.timeout" stands here twice; it is in line 1 too`},
-		{"slots: &a 1\nslots_per_tree: *a\n", `.nestor/config.yaml:2:17: aliases are not allowed here`},
+		{"slots: &a 1\nlimits.max_turns: *a\n", `.nestor/config.yaml:2:19: aliases are not allowed here`},
 		{"slots: [\n", `.nestor/config.yaml:`},
 		{"- slots\n", `.nestor/config.yaml:1:1: want a mapping of keys to values, got a list`},
 		{strings.Repeat("#", maxConfig+1), `.nestor/config.yaml: it has 65537 bytes or more; at most 65536 are read`},

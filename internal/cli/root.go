@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/dfaf701a/nestor"
 )
 
 // exitCode is what the process tells its caller.
@@ -72,6 +74,9 @@ func codeOf(ctx context.Context, err error) exitCode {
 	}
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return exitUsage
+	}
+	if _, ok := errors.AsType[*nestor.LimitError](err); ok {
+		return exitRefused
 	}
 	if ctx.Err() != nil {
 		return exitCancelled

@@ -46,8 +46,8 @@ The run is recorded as it goes, in the project's folder .nestor: after a crash
 it goes on where it was, when the next command of the project runs. If a daemon
 serves the project ('nestor serve'), it does the work; else this command does.
 
-Ctrl-C interrupts the run and waits until it has settled; a second one ends it
-at once. Without PROMPT the input is read from --input, or from stdin.
+Ctrl-C interrupts the run and waits until it has settled; a second one does not
+let it, and a third one does not wait. Without PROMPT the input is read from --input, or from stdin.
 
 The exit code is 0 for success, 1 for an error, 3 if a limit ended the run and
 there is output, 4 if a limit or the policy forbids it, 130 if it was cancelled.`,

@@ -51,14 +51,34 @@ func (f *following) run(parent context.Context) error {
 		if err == nil {
 			f.view.close(end.Result)
 			f.linger(ctx, l, interrupts)
-			return errors.Join(f.print(end), l.close())
+			return errors.Join(f.print(end), f.leave(l))
 		}
-		closed := l.close()
+		closed := f.leave(l)
 		if l.own || !gone(err) {
 			f.view.close(nil)
 			return errors.Join(err, closed)
 		}
 		f.view.note("the daemon went away; taking its place")
+	}
+}
+
+// leaveFor is how long the daemon in this process may take to end when Ctrl-C was
+// pressed twice.
+const leaveFor = time.Second
+
+// leave closes the link. Who pressed Ctrl-C twice does not wait for an agent that
+// does not settle: it ends with this process.
+func (f *following) leave(l *link) error {
+	if f.hits < 2 {
+		return l.close()
+	}
+	done := make(chan error, 1)
+	go func() { done <- l.close() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(leaveFor):
+		return nil
 	}
 }
 
@@ -82,7 +102,7 @@ func (f *following) newView() view {
 func (f *following) follow(ctx context.Context, l *link, interrupts <-chan os.Signal) (api.Run, error) {
 	if f.id == "" {
 		if err := f.submit(ctx, l.client); err != nil {
-			return api.Run{}, refused(err)
+			return api.Run{}, err
 		}
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -142,14 +162,6 @@ func (f *following) submit(ctx context.Context, client *api.Client) error {
 	return err
 }
 
-// refused gives a refusal its exit code.
-func refused(err error) error {
-	if _, ok := errors.AsType[*nestor.LimitError](err); ok {
-		return &codedError{exitRefused, fmt.Errorf("run: %w", err)}
-	}
-	return err
-}
-
 // show shows an event.
 func (f *following) show(e nestor.Event) error {
 	if seq := e.Head().Seq; seq > 0 {
@@ -178,7 +190,7 @@ func (f *following) interrupt(ctx context.Context, client *api.Client, sig os.Si
 	case 1:
 		f.view.note("interrupting; Ctrl-C again ends it now")
 	case 2:
-		f.view.note("ending it now")
+		f.view.note("ending it now; Ctrl-C again leaves it")
 	default:
 		return &codedError{exitCancelled, errors.New("run: left before it had ended; 'nestor runs list' has it")}
 	}
@@ -253,7 +265,7 @@ func (f *following) print(run api.Run) error {
 	}
 	var written error // it is printed all the same
 	if f.opts.output != "" {
-		if err := writeFile(f.opts.output, text); err != nil {
+		if err := writeFile(f.opts.output, text, 0o644); err != nil {
 			written = fmt.Errorf("writing the result: %w", err)
 		}
 	}
@@ -296,7 +308,7 @@ func outcomeOf(run api.Run) error {
 }
 
 // writeFile writes text to a file, whole or not at all.
-func writeFile(name, text string) error {
+func writeFile(name, text string, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".nestor-*")
 	if err != nil {
 		return err
@@ -306,7 +318,7 @@ func writeFile(name, text string) error {
 		text += "\n"
 	}
 	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), name)

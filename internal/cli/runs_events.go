@@ -127,6 +127,6 @@ func (p runsPage) event(e nestor.Event) error {
 	if p.person {
 		when = head.Time.In(p.now.Location()).Format(time.TimeOnly)
 	}
-	row := []cell{{when, "2"}, {shortRun(head.Run), "2"}, eventCell(e)}
+	row := []cell{{when, "2"}, {shortID(head.Run), "2"}, eventCell(e)}
 	return p.table([][]cell{row})
 }

@@ -54,7 +54,7 @@ func eventText(e nestor.Event) string {
 	case *nestor.ErrorEvent:
 		return join("error", string(e.Kind)+":", e.Message)
 	case *nestor.AgentSpawn:
-		return join("starts", shortRun(e.Child), e.Agent, e.Description)
+		return join("starts", shortID(e.Child), e.Agent, e.Description)
 	case *nestor.ExecutionStart:
 		return join("attempt", fmt.Sprint(max(e.Attempt, 1)), "begins", e.Workspace)
 	case *nestor.ExecutionProgress:
@@ -79,9 +79,9 @@ func eventText(e nestor.Event) string {
 		return join("is to end:", e.Cause.Error())
 	case *nestor.Lease:
 		if e.Spent != 0 || e.Returned != 0 {
-			return join(shortRun(e.Child), "spent", dollars(e.Spent), "and gave back", dollars(e.Returned))
+			return join(shortID(e.Child), "spent", dollars(e.Spent), "and gave back", dollars(e.Returned))
 		}
-		return join("grants", shortRun(e.Child), dollars(e.Granted))
+		return join("grants", shortID(e.Child), dollars(e.Granted))
 	case *nestor.WorkspaceWrite:
 		return join(e.Action, e.Path)
 	case *nestor.Ask:
@@ -110,7 +110,7 @@ func endText(e *nestor.ExecutionComplete) string {
 func waitText(e *nestor.RunWaiting) string {
 	words := []string{string(e.Wait.For)}
 	for _, id := range e.Wait.Runs {
-		words = append(words, shortRun(id))
+		words = append(words, shortID(id))
 	}
 	return join(append(words, e.Wait.Ask, e.Reason)...)
 }

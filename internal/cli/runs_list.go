@@ -94,7 +94,7 @@ func runsList(ctx context.Context, client *api.Client, page runsPage, q api.Quer
 	rows := [][]cell{cells("RUN", "STATE", "AGENT", "COST", "MADE", "WHAT")}
 	for _, run := range runs {
 		rows = append(rows, []cell{
-			{text: shortRun(run.ID)}, stateCell(run.State), {text: orDash(plainLine(run.Agent, 24))},
+			{text: shortID(run.ID)}, stateCell(run.State), {text: orDash(plainLine(run.Agent, 24))},
 			{text: dollars(run.CostUSD + run.BelowUSD)}, {text: page.time(run.Created)}, {text: whatOf(run)},
 		})
 	}

@@ -7,8 +7,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/dfaf701a/nestor"
 )
@@ -45,7 +43,7 @@ func (p runsPage) table(rows [][]cell) error {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(c.text))
+			widths[i] = max(widths[i], textWidth(c.text))
 		}
 	}
 	var b strings.Builder
@@ -56,7 +54,7 @@ func (p runsPage) table(rows [][]cell) error {
 			if p.colour && c.colour != "" {
 				text = "\x1b[" + c.colour + "m" + text + "\x1b[0m"
 			}
-			line.WriteString(text + strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+2))
+			line.WriteString(text + strings.Repeat(" ", widths[i]-textWidth(c.text)+2))
 		}
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
@@ -128,12 +126,6 @@ func dollars(usd float64) string {
 	return fmt.Sprintf("$%.4f", usd)
 }
 
-// shortRun is the end of an id, which chance made; the beginning is the time,
-// which neighbours share.
-func shortRun(id nestor.ID) string {
-	return plainLine(string(id[max(0, len(id)-8):]), 8)
-}
-
 func orDash(text string) string {
 	if text == "" {
 		return "-"
@@ -141,28 +133,8 @@ func orDash(text string) string {
 	return text
 }
 
-// plainLine returns text as one line of at most so many runes, without what
-// could steer a terminal.
+// plainLine returns text as one printable line of at most so many columns.
 func plainLine(text string, most int) string {
-	if len(text) > 8*most+64 {
-		text = text[:8*most+64] // enough of it
-	}
-	runes := []rune(strings.Join(strings.Fields(plainText(text)), " "))
-	if len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return string(runes)
-}
-
-// plainText returns text with its lines, without what could steer a terminal.
-func plainText(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		if unicode.IsSpace(r) {
-			return ' '
-		}
-		return utf8.RuneError
-	}, text)
+	text = clip(text, 8*most+64) // enough of it
+	return cutText(strings.Join(strings.Fields(printable(text)), " "), most)
 }

@@ -54,7 +54,7 @@ func runsSearch(ctx context.Context, client *api.Client, page runsPage, text str
 	}
 	rows := [][]cell{cells("RUN", "EVENT", "TEXT")}
 	for _, hit := range hits {
-		rows = append(rows, cells(shortRun(hit.Run), fmt.Sprint(hit.Seq), plainLine(hit.Snippet, 250)))
+		rows = append(rows, cells(shortID(hit.Run), fmt.Sprint(hit.Seq), plainLine(hit.Snippet, 250)))
 	}
 	return page.table(rows)
 }

@@ -142,9 +142,9 @@ func (p runsPage) took(run api.Run) time.Duration {
 func printResult(w io.Writer, r *nestor.Result) error {
 	var b strings.Builder
 	if len(r.Structured) > 0 {
-		fmt.Fprintf(&b, "\n%s\n", plainText(string(r.Structured)))
+		fmt.Fprintf(&b, "\n%s\n", printable(string(r.Structured)))
 	} else if r.Output != "" {
-		fmt.Fprintf(&b, "\n%s\n", strings.TrimRight(plainText(r.Output), "\n"))
+		fmt.Fprintf(&b, "\n%s\n", strings.TrimRight(printable(r.Output), "\n"))
 	}
 	if r.Truncated && r.File != "" {
 		fmt.Fprintf(&b, "… all of it is in %s\n", plainLine(r.File, 300))

@@ -60,7 +60,7 @@ func (d *runsDaemon) Run(_ context.Context, id nestor.ID) (api.Run, error) {
 }
 
 func (d *runsDaemon) Cancel(_ context.Context, id nestor.ID, c api.Cancellation) error {
-	d.told = append(d.told, fmt.Sprintf("%s %+v", shortRun(id), c))
+	d.told = append(d.told, fmt.Sprintf("%s %+v", shortID(id), c))
 	_, err := d.Run(context.Background(), id)
 	return err
 }
@@ -69,7 +69,7 @@ func (d *runsDaemon) Send(_ context.Context, id nestor.ID, m api.Message) error 
 	if _, err := nestor.ParseID(m.ID); err != nil {
 		return err
 	}
-	d.told = append(d.told, fmt.Sprintf("%s %s: %s", shortRun(id), m.From, m.Content))
+	d.told = append(d.told, fmt.Sprintf("%s %s: %s", shortID(id), m.From, m.Content))
 	return nil
 }
 
@@ -167,7 +167,7 @@ func TestRunsListForPrograms(t *testing.T) {
 	golden(t, &b, err, `
 RUN       STATE    AGENT    COST     MADE                  WHAT
 00000001  waiting  planner  $0.25    2026-03-04T11:57:00Z  waits for 2 children since 11:58
-00000002  error    tester   $0.0040  2026-03-04T11:58:00Z  provider: no �[2Jmodel
+00000002  error    tester   $0.0040  2026-03-04T11:58:00Z  provider: no model
 00000003  queued   -        $0.00    2026-02-28T18:00:00Z  Wait.
 `)
 }
@@ -178,7 +178,7 @@ func TestRunsListForPeople(t *testing.T) {
 	golden(t, &b, err, strings.ReplaceAll(`
 RUN       STATE    AGENT    COST     MADE       WHAT
 00000001  ^[33mwaiting^[0m  planner  $0.25    3m00s ago  waits for 2 children since 11:58
-00000002  ^[31merror^[0m    tester   $0.0040  2m00s ago  provider: no �[2Jmodel
+00000002  ^[31merror^[0m    tester   $0.0040  2m00s ago  provider: no model
 00000003  queued   -        $0.00    3d ago     Wait.
 `, "^", "\x1b"))
 }
@@ -256,9 +256,9 @@ started  2026-03-04T11:58:00Z
 ended    2026-03-04T11:58:20Z
 took     20s
 cost     $0.0040, of $0.50
-error    provider: no �[2Jmodel
+error    provider: no model
 
-half� a
+halfa
 result
 … all of it is in /p/results/2.json
 `)
@@ -283,7 +283,7 @@ func TestRunsTree(t *testing.T) {
 	golden(t, &b, err, `
 RUN           STATE    AGENT    SPENT    GRANTED  TIME   WHAT
 00000001      waiting  planner  $0.25    $2.00    2m30s  waits for 2 children since 11:58
-  00000002    error    tester   $0.0040  $0.50    20s    provider: no �[2Jmodel
+  00000002    error    tester   $0.0040  $0.50    20s    provider: no model
     00000004  running  -        $0.00    -        1.5s   calls Bash since 11:59
   00000003    queued   -        $0.00    -        -      Wait.
 `)
@@ -383,7 +383,7 @@ func TestLasting(t *testing.T) {
 
 func TestPlainLine(t *testing.T) {
 	for text, want := range map[string]string{
-		"a\x1b]0;evil\x07b": "a�]0;evil�b", " two\n\tl ": "two l", "überlang": "überla…", "\u202eabc": "�abc", "a\u0085b": "a b", "\xff": "�",
+		"a\x1b]0;evil\x07b": "ab", " two\n\tl ": "two l", "überlang": "überla…", "\u202eabc": "abc", "a\u0085b": "a b", "\xff": "�",
 		strings.Repeat("xy ", 1000): "xy xy …",
 	} {
 		most := 7

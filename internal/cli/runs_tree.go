@@ -45,7 +45,7 @@ func runsTree(ctx context.Context, client *api.Client, page runsPage, id nestor.
 			took = lasting(d)
 		}
 		rows = append(rows, []cell{
-			{text: strings.Repeat("  ", b.below) + shortRun(b.ID)}, stateCell(b.State), {text: orDash(plainLine(b.Agent, 24))},
+			{text: strings.Repeat("  ", b.below) + shortID(b.ID)}, stateCell(b.State), {text: orDash(plainLine(b.Agent, 24))},
 			{text: dollars(b.CostUSD + b.BelowUSD)}, {text: granted}, {text: took}, {text: whatOf(b.Run)},
 		})
 	}

@@ -69,26 +69,13 @@ func shortID(id nestor.ID) string {
 	return printable(string(id))
 }
 
-// took writes a duration as people read it: 1.2s, 42s, 6:12, 1:06:12.
-func took(d time.Duration) string {
-	switch d = max(d, 0); {
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Truncate(100*time.Millisecond).Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
-	}
-	return fmt.Sprintf("%d:%02d:%02d", int(d.Hours()), int(d.Minutes())%60, int(d.Seconds())%60)
-}
-
 // sinceThen writes the duration of what goes on: in whole seconds, so that it
 // does not flicker.
 func sinceThen(d time.Duration) string {
 	if d < 10*time.Second {
 		return fmt.Sprintf("%ds", int(max(d, 0).Seconds()))
 	}
-	return took(d)
+	return lasting(d)
 }
 
 // money writes dollars; nothing for none.

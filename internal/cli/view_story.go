@@ -47,7 +47,7 @@ func (s *story) tell(e nestor.Event) []thing {
 	r, at := s.apply(e), s.time(e)
 	lasted := ""
 	if !since.IsZero() && at.Sub(since) >= 100*time.Millisecond {
-		lasted = took(at.Sub(since))
+		lasted = lasting(at.Sub(since))
 	}
 	held := s.held
 	var told []thing
@@ -199,7 +199,7 @@ func exchange(sum, old, other nestor.Usage) nestor.Usage {
 
 // endOf tells how r stands, or how it ended.
 func endOf(r *watched, now time.Time) thing {
-	t := thing{mark: markOf(r), title: r.name, took: took(r.elapsed(now))}
+	t := thing{mark: markOf(r), title: r.name, took: lasting(r.elapsed(now))}
 	if t.title == "" {
 		t.title = shortID(r.id)
 	}
