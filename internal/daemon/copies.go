@@ -31,8 +31,6 @@ type copies struct {
 
 	mu   sync.Mutex         // guards what follows
 	open map[string]*folder // by name
-
-	removals sync.WaitGroup // of folders
 }
 
 // folder is the copy of one attempt.
@@ -41,16 +39,23 @@ type folder struct {
 	before *workspace.Snapshot
 }
 
-// newCopies removes what a process left that was killed.
+// newCopies ends and removes what a worker left that was killed.
 func newCopies(dir, home string, log *eventlog.Log, notes *slog.Logger) (*copies, error) {
+	c := &copies{dir: dir, home: home, log: log, notes: notes, open: map[string]*folder{}}
+	if n := sweep(c.mark()); n > 0 {
+		notes.Warn("killed what an earlier worker left running", "processes", n)
+	}
 	if err := os.RemoveAll(home); err != nil {
 		return nil, fmt.Errorf("removing what is left of earlier runs: %w", err)
 	}
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return nil, err
 	}
-	return &copies{dir: dir, home: home, log: log, notes: notes, open: map[string]*folder{}}, nil
+	return c, nil
 }
+
+// mark is what all processes of runs here have in their environment.
+func (c *copies) mark() string { return "NESTOR_COPIES=" + c.home }
 
 func copyName(run nestor.ID, attempt uint64) string { return fmt.Sprintf("%s-%d", run, attempt) }
 
@@ -67,9 +72,18 @@ func (c *copies) has(run nestor.ID, attempt uint64) bool {
 	return c.open[copyName(run, attempt)] != nil
 }
 
+// remove removes the copy of an attempt that is over.
+func (c *copies) remove(run nestor.ID, attempt uint64) {
+	c.mu.Lock()
+	delete(c.open, copyName(run, attempt))
+	c.mu.Unlock()
+	if err := os.RemoveAll(c.where(run, attempt, "")); err != nil {
+		c.notes.Warn("the copy of a run is left", "run", run, "error", err)
+	}
+}
+
 // Open makes the copy of an attempt, or finds the one that it has: it is executed
-// again if letters came at its end. The copy is removed when ctx ends, which it
-// does with the attempt.
+// again if letters came at its end.
 func (c *copies) Open(ctx context.Context, run runner.Run) (string, func(*nestor.Result) error, error) {
 	options, err := api.ParseTaskOptions(run.Task.Data)
 	if err != nil {
@@ -115,16 +129,6 @@ func (c *copies) folder(ctx context.Context, run runner.Run) (*folder, error) {
 		return f, nil
 	}
 	f = &folder{dir: filepath.Join(c.home, name)}
-	c.removals.Add(1)
-	context.AfterFunc(ctx, func() {
-		defer c.removals.Done()
-		c.mu.Lock()
-		delete(c.open, name)
-		c.mu.Unlock()
-		if err := os.RemoveAll(f.dir); err != nil {
-			c.notes.Warn("the copy of a run is left", "run", run.ID, "error", err)
-		}
-	})
 	err := workspace.Copy(ctx, c.dir, f.dir, workspace.Options{})
 	if err == nil {
 		f.before, err = workspace.Take(ctx, f.dir, workspace.Options{})

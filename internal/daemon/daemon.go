@@ -110,7 +110,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		return err
 	}
 	socket := SocketPath(d.opts.Dir)
-	if n := sweep(socket); n > 0 {
+	if n := sweep("NESTOR_SOCKET=" + socket); n > 0 {
 		d.opts.Log.Warn("killed what an earlier owner of the project left running", "processes", n)
 	}
 	w, err := d.opts.Worker.open(home, socket, log)

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -349,6 +350,14 @@ func TestWorkerHandsOver(t *testing.T) {
 	if run := wait(t, c, hang); saidBy(run) != "b" || run.Resumes != 0 || run.Attempt != 2 {
 		t.Errorf("done by %s, attempt %d after %d losses", saidBy(run), run.Attempt, run.Resumes)
 	}
+	for e, err := range c.Events(bound(t), hang, api.EventsQuery{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := e.(*nestor.ChatStart); ok && e.Message != "hang" {
+			t.Errorf("the run should begin anew, in a new copy, and was told %q", e.Message)
+		}
+	}
 	if left, err := os.ReadDir(filepath.Join(a.Dir, ".nestor", "worker", "runs")); err != nil || len(left) != 0 {
 		t.Errorf("the ended worker leaves %v, %v", left, err)
 	}
@@ -419,14 +428,16 @@ func TestWorkerWaitsForBroker(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	for range 2 {
+	for i := range 2 {
+		if i > 0 {
+			d.kill()
+		}
 		d = m.start(t)
 		c := d.client(t)
 		if run := wait(t, c, submit(t, c, nestor.Task{Input: "hello"})); run.State != nestor.Success {
 			t.Errorf("the run is %s: %s", run.State, run.Doing)
 		}
 		<-ready
-		d.kill()
 	}
 }
 
@@ -486,8 +497,14 @@ func TestFilesComeBack(t *testing.T) {
 	if got := read(t, d.Dir, "a.txt") + read(t, d.Dir, "b.txt") + read(t, d.Dir, "sub/new.txt"); got != "one\nmore\nnew" {
 		t.Errorf("the project has %q", got)
 	}
-	if left, err := os.ReadDir(filepath.Join(w.Dir, ".nestor", "worker", "runs")); err != nil || len(left) != 0 {
-		t.Errorf("the worker keeps %v, %v", left, err)
+	for ctx := bound(t); ; { // the copy goes when the end is on record
+		left, err := os.ReadDir(filepath.Join(w.Dir, ".nestor", "worker", "runs"))
+		if err != nil || ctx.Err() != nil {
+			t.Fatalf("the worker keeps %v, %v", left, err)
+		}
+		if len(left) == 0 {
+			break
+		}
 	}
 
 	// What is not on the worker is refused there, what it cannot have by the daemon.
@@ -501,6 +518,39 @@ func TestFilesComeBack(t *testing.T) {
 	}
 	if _, err := c.Submit(bound(t), api.Submission{Task: nestor.Task{Input: "x", Dir: t.TempDir()}}); err == nil || !strings.Contains(err.Error(), "outside of the project") {
 		t.Errorf("in a folder outside of the project: %v", err)
+	}
+}
+
+// What a killed worker's runs left running ends when a worker is there again.
+func TestWorkerSweepsWhatAKilledOneLeft(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the environment of processes is read on Linux alone")
+	}
+	d := project(t)
+	w := d.worker(t, "a")
+	w.Model = scriptmodel.Start(t, `
+rules:
+  - turns: [{tools: [{name: Bash, input: {command: "sleep 1000 & sleep 1000 & touch begun; wait", description: wait}}]}]
+`).URL
+	killed := w.start(t)
+	c := d.client(t)
+	id := submit(t, c, nestor.Task{Input: "x", Provider: "api", Data: json.RawMessage(`{"tools": ["Bash"]}`)})
+	for ctx := bound(t); ; {
+		begun, err := filepath.Glob(filepath.Join(w.Dir, ".nestor", "worker", "runs", string(id)+"-*", "begun"))
+		if err != nil || ctx.Err() != nil {
+			t.Fatalf("it does not begin: %v", err)
+		}
+		if len(begun) > 0 {
+			break
+		}
+	}
+	killed.kill()
+	if err := c.Cancel(bound(t), id, api.Cancellation{Now: true}); err != nil {
+		t.Fatal(err)
+	}
+	w.start(t)
+	if left := leftovers(t, w.Dir); len(left) != 0 {
+		t.Errorf("alive: %q", left)
 	}
 }
 

@@ -7,16 +7,17 @@ import (
 	"strconv"
 )
 
-// sweep kills what runs of an earlier owner of the project left running: each
-// process that was told of our socket, and of a run. Whoever holds the lock of
-// the project has started none yet. It returns how many there were.
-func sweep(socket string) (n int) {
+// sweep kills what runs of an earlier owner of a folder left running: each process
+// that has the mark in its environment, NAME=VALUE, and was told of a run. Whoever
+// holds the lock of the folder has started none yet. It returns how many there
+// were.
+func sweep(mark string) (n int) {
 	for again := true; again; { // until none is left: they may still start others
 		again = false
 		names, _ := filepath.Glob("/proc/[0-9]*/environ")
 		for _, name := range names {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-			if err != nil || pid == os.Getpid() || !belongs(name, socket) {
+			if err != nil || pid == os.Getpid() || !belongs(name, mark) {
 				continue
 			}
 			// It is held before it is looked at again, so that a new process with
@@ -25,7 +26,7 @@ func sweep(socket string) (n int) {
 			if err != nil {
 				continue
 			}
-			if belongs(name, socket) && p.Kill() == nil {
+			if belongs(name, mark) && p.Kill() == nil {
 				n++
 				again = true
 			}
@@ -37,14 +38,14 @@ func sweep(socket string) (n int) {
 
 // belongs tells whether a process with this environment is one of a run. One that
 // cannot be looked at is not.
-func belongs(environ, socket string) bool {
+func belongs(environ, mark string) bool {
 	env, err := os.ReadFile(environ)
 	if err != nil {
 		return false
 	}
 	ours, run := false, false
 	for v := range bytes.SplitSeq(env, []byte{0}) {
-		ours = ours || string(v) == "NESTOR_SOCKET="+socket
+		ours = ours || string(v) == mark
 		run = run || bytes.HasPrefix(v, []byte("NESTOR_RUN_ID="))
 	}
 	return ours && run

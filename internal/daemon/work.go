@@ -56,6 +56,9 @@ func Work(ctx context.Context, o WorkOptions) (err error) {
 		return fmt.Errorf("making the worker's folder: %w", err)
 	}
 	lock, err := broker.Lock(o.Home)
+	if errors.Is(err, broker.ErrLocked) {
+		return fmt.Errorf("%w, or give this worker a home of its own", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -90,7 +93,6 @@ func Work(ctx context.Context, o WorkOptions) (err error) {
 	g.Go(func() error { return ended(core, log.Run(core)) })
 	g.Go(func() error {
 		defer stopCore()
-		defer w.copies.removals.Wait()
 		if o.Ready != nil {
 			o.Ready()
 		}

@@ -111,6 +111,14 @@ func (w *worker) taking(labels []string) engine.Worker {
 		},
 		Labels:  labels,
 		Execute: w.execute,
+		Over:    w.over,
+	}
+}
+
+// over lets go of what an attempt had.
+func (w *worker) over(x *engine.Execution) {
+	if w.copies != nil {
+		w.copies.remove(x.Run().ID, x.Fence())
 	}
 }
 
@@ -215,7 +223,9 @@ func (w *worker) env(run plan.Run, fence uint64, o api.TaskOptions) []string {
 		env = append(env, "NESTOR_SOCKET="+w.socket)
 	}
 	if w.copies != nil {
-		env = append(env, "GIT_CEILING_DIRECTORIES="+w.copies.home) // git must not find the repository around the copy
+		// By the first one finds what is left of a worker that was killed; with the
+		// second git does not find the repository around the copy.
+		env = append(env, w.copies.mark(), "GIT_CEILING_DIRECTORIES="+w.copies.home)
 	}
 	return env
 }

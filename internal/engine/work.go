@@ -47,6 +47,9 @@ type Worker struct {
 	// It is called again, for the same attempt, if letters came before the run
 	// could end well.
 	Execute func(context.Context, *Execution) nestor.Result
+	// Over is called once for an attempt that was executed, when it is not going to
+	// be any more; nil means that nobody wants to know.
+	Over func(*Execution)
 }
 
 // Reasons why an execution's context ends, besides a *nestor.Cause.
@@ -281,6 +284,9 @@ func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg *nats.Msg
 	// the next change.
 	x.sent = en.carriedOut
 	x.begin(en.doc.Run)
+	if w.Over != nil {
+		defer w.Over(x)
+	}
 	var before nestor.Result // of the same attempt
 	for again := true; again; {
 		result := x.execute(work, w.Execute)

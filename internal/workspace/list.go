@@ -37,7 +37,9 @@ func List(ctx context.Context, r io.Reader, o ApplyOptions) ([]Change, error) {
 	var list []Change
 	for _, ch := range a.list.Changed {
 		c := Change{Path: ch.Path, Action: Modified, Size: ch.Size}
-		c.Link, _ = ch.After.link()
+		if target, ok := ch.After.link(); ok {
+			c.Link = target
+		}
 		if ch.Before == absent {
 			c.Action = Written
 		}
