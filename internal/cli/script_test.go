@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -56,24 +55,31 @@ func checkCode(ts *testscript.TestScript, want string, err error) {
 	}
 }
 
-// started are the processes of one script.
-type started struct {
-	mu   sync.Mutex // guards what follows
-	cmds map[string]*exec.Cmd
+// process is one that a script started.
+type process struct {
+	*exec.Cmd
+	done chan struct{} // closed by the goroutine that waits for its end
+	err  error         // of Wait; set before that
+}
+
+// ended is closed when p has ended; nil, which never is, for no process.
+func (p *process) ended() <-chan struct{} {
+	if p == nil {
+		return nil
+	}
+	return p.done
 }
 
 type startedKey struct{}
 
 // setUpStarted lets a script start processes, which end with it.
 func setUpStarted(env *testscript.Env) {
-	s := &started{cmds: map[string]*exec.Cmd{}}
-	env.Values[startedKey{}] = s
+	all := map[string]*process{} // of the script's goroutine
+	env.Values[startedKey{}] = all
 	env.Defer(func() {
-		for _, cmd := range s.cmds {
-			if cmd.ProcessState == nil {
-				cmd.Process.Kill()
-				cmd.Wait()
-			}
+		for _, p := range all {
+			p.Process.Kill()
+			<-p.done
 		}
 	})
 }
@@ -101,22 +107,29 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	defer errs.Close()
 	cmd.Stdout, cmd.Stderr = out, errs
+	all := ts.Value(startedKey{}).(map[string]*process)
+	if old := all[name]; old != nil {
+		select {
+		case <-old.done:
+		default:
+			ts.Fatalf("%s is still running", name)
+		}
+	}
 	ts.Check(cmd.Start())
-	s := ts.Value(startedKey{}).(*started)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cmds[name] = cmd
+	p := &process{Cmd: cmd, done: make(chan struct{})}
+	all[name] = p
+	go func() {
+		defer close(p.done)
+		p.err = cmd.Wait()
+	}()
 }
 
-func startedCmd(ts *testscript.TestScript, name string) *exec.Cmd {
-	s := ts.Value(startedKey{}).(*started)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	cmd := s.cmds[name]
-	if cmd == nil {
+func startedProcess(ts *testscript.TestScript, name string) *process {
+	p := ts.Value(startedKey{}).(map[string]*process)[name]
+	if p == nil {
 		ts.Fatalf("nothing was started as %q", name)
 	}
-	return cmd
+	return p
 }
 
 func signalStarted(ts *testscript.TestScript, neg bool, args []string) {
@@ -125,14 +138,14 @@ func signalStarted(ts *testscript.TestScript, neg bool, args []string) {
 	if !ok {
 		ts.Fatalf("no signal %s", args[1])
 	}
-	ts.Check(startedCmd(ts, args[0]).Process.Signal(sig))
+	ts.Check(startedProcess(ts, args[0]).Process.Signal(sig))
 }
 
 func ended(ts *testscript.TestScript, neg bool, args []string) {
 	arguments(ts, neg, args, 2, "ended NAME CODE")
-	cmd := startedCmd(ts, args[0])
-	late := time.AfterFunc(scriptPatience, func() { cmd.Process.Kill() })
-	err := cmd.Wait()
+	p := startedProcess(ts, args[0])
+	late := time.AfterFunc(scriptPatience, func() { p.Process.Kill() })
+	<-p.done
 	inTime := late.Stop()
 	for _, name := range []string{".out", ".err"} {
 		ts.Logf("[%s%s]\n%s", args[0], name, ts.ReadFile(args[0]+name))
@@ -140,14 +153,13 @@ func ended(ts *testscript.TestScript, neg bool, args []string) {
 	if !inTime {
 		ts.Fatalf("%s does not end", args[0])
 	}
-	if cmd.ProcessState.ExitCode() < 0 { // by a signal
-		err = nil
+	if p.ProcessState.ExitCode() < 0 { // by a signal
 		if args[1] != "killed" {
 			ts.Fatalf("%s was killed, want %s", args[0], args[1])
 		}
 		return
 	}
-	checkCode(ts, args[1], err)
+	checkCode(ts, args[1], p.err)
 }
 
 func waitLine(ts *testscript.TestScript, neg bool, args []string) {
@@ -155,18 +167,25 @@ func waitLine(ts *testscript.TestScript, neg bool, args []string) {
 	waitFor(ts, args[0], args[1])
 }
 
-// waitFor returns what matches the pattern in the file once something does.
+// waitFor returns what matches the pattern in the file once something does. It
+// does not wait for a process that has ended.
 func waitFor(ts *testscript.TestScript, file, pattern string) []string {
 	re, err := regexp.Compile("(?m)" + pattern)
 	ts.Check(err)
 	ctx, stop := context.WithTimeout(context.Background(), scriptPatience)
 	defer stop()
-	for {
+	writer := ts.Value(startedKey{}).(map[string]*process)[strings.TrimSuffix(file, filepath.Ext(file))]
+	for over := false; ; {
 		data, _ := os.ReadFile(ts.MkAbs(filepath.FromSlash(file)))
 		if match := re.FindStringSubmatch(string(data)); match != nil {
 			return match
 		}
+		if over {
+			ts.Fatalf("nothing in %s matches %q, and who wrote it has ended", file, pattern)
+		}
 		select {
+		case <-writer.ended():
+			over = true // what it wrote last is looked at once more
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
 			ts.Fatalf("nothing in %s matches %q; it holds\n%s", file, pattern, data)
