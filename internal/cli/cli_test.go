@@ -38,6 +38,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("BIN", filepath.Dir(nestor))
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Vars = append(env.Vars, quickExit)
 			setUpStarted(env)
 			return nil

@@ -184,12 +184,20 @@ func configTrust(project string, remove bool, stdin io.Reader, stdout io.Writer)
 	if l.errs != nil {
 		return yamltree.Join(l.errs)
 	}
-	if len(l.wishes) == 0 {
+	home, known := filepath.Join(project, ".nestor"), knownFile(files, project)
+	strange, err := foreign(home, known)
+	if err != nil {
+		return err
+	}
+	if len(l.wishes) == 0 && !strange {
 		_, err := fmt.Fprintf(stdout, "%s wants nothing that needs trust\n", quotedUnlessPlain(mine.path))
 		return err
 	}
 	if err := printWishes(stdout, mine, l.wishes); err != nil {
 		return err
+	}
+	if strange {
+		fmt.Fprintf(stdout, "%s holds runs that were not submitted here, and may go on\n", quotedUnlessPlain(home))
 	}
 	if terminalOf(stdin) != nil && !confirmed(stdin, stdout) {
 		return errors.New("nothing is changed")
@@ -197,6 +205,11 @@ func configTrust(project string, remove bool, stdin io.Reader, stdout io.Writer)
 	all.Projects[mine.path] = fingerprint(l.wishes)
 	if err := all.write(file); err != nil {
 		return err
+	}
+	if strange {
+		if err := acquaint(home, known); err != nil {
+			return err
+		}
 	}
 	_, err = fmt.Fprintf(stdout, "%s is trusted\n", quotedUnlessPlain(mine.path))
 	return err

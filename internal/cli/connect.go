@@ -78,6 +78,9 @@ func dial(ctx context.Context, o daemon.Options) (*link, error) {
 
 // become makes this process the project's daemon.
 func become(ctx context.Context, o daemon.Options) (*link, error) {
+	if err := claim(o.Dir, os.Environ()); err != nil {
+		return nil, err
+	}
 	d := daemon.New(o)
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)

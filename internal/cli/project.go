@@ -39,9 +39,11 @@ func projectDir(from string) (string, error) {
 	return dir, nil
 }
 
+// hasNestor does not see the folder of somebody else, who would get what is
+// submitted.
 func hasNestor(dir string) bool {
 	info, err := os.Stat(filepath.Join(dir, ".nestor"))
-	return err == nil && info.IsDir()
+	return err == nil && info.IsDir() && mine(info)
 }
 
 // hasGit also knows worktrees, where .git is a file.

@@ -60,6 +60,9 @@ func serve(ctx context.Context, dir string, idle, verbose bool, stdout, stderr i
 		return errors.New("--idle: no worker could reach the broker, so nothing would ever be done: set broker.listen in the config, such as 127.0.0.1:7718")
 	}
 	o.Idle, o.Log = idle, newLog(stderr, verbose)
+	if err := claim(project, os.Environ()); err != nil {
+		return err
+	}
 	d := daemon.New(o)
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()

@@ -30,7 +30,8 @@ func SocketPath(dir string) string {
 		return name
 	}
 	sum := sha256.Sum256([]byte(dir))
-	return filepath.Join(os.TempDir(), "nestor-"+strconv.Itoa(os.Getuid()), hex.EncodeToString(sum[:8])+".sock")
+	// Not os.TempDir: all processes of the user must find it.
+	return filepath.Join("/tmp", "nestor-"+strconv.Itoa(os.Getuid()), hex.EncodeToString(sum[:8])+".sock")
 }
 
 // TokenFile returns the file that holds what workers elsewhere show to the broker
