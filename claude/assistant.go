@@ -36,6 +36,8 @@ type Assistant struct {
 	TaskDescription string // empty in the main loop
 
 	Timestamp string // ISO 8601, of the CLI's clock; for display, not for ordering
+
+	place place // of Content, so that most messages are one allocation
 }
 
 // ContextUsage returns what the answer to /context carries, otherwise nil.
@@ -121,7 +123,7 @@ func (m *Assistant) message(s *scanner) {
 		case "model":
 			m.Model = s.str()
 		case "content":
-			m.Content = s.blocks()
+			m.Content = s.blocksIn(&m.place)
 		case "stop_reason":
 			m.StopReason = s.str()
 		case "stop_details":

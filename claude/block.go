@@ -119,12 +119,26 @@ func joinText(blocks []Block) string {
 }
 
 // blocks reads content: an array of blocks, or a string, which is one Text.
-func (s *scanner) blocks() (list []Block) {
+func (s *scanner) blocks() (list []Block) { return s.blocksIn(&place{}) }
+
+// place is room for a list of one text, as most are.
+type place struct {
+	text Text
+	list [1]Block
+}
+
+// blocksIn puts the first block of a list into p, if it is a text.
+func (s *scanner) blocksIn(p *place) (list []Block) {
 	if s.token() == '"' {
-		return []Block{&Text{Text: s.quoted()}}
+		p.text = Text{Text: s.quoted()}
+		return append(p.list[:0], &p.text)
 	}
 	for ok := s.array(); ok; ok = s.more(']') {
-		list = append(list, s.block())
+		if len(list) == 0 {
+			list = append(p.list[:0], s.block(&p.text))
+		} else {
+			list = append(list, s.block(nil))
+		}
 	}
 	return list
 }
@@ -133,7 +147,9 @@ func (s *scanner) blocks() (list []Block) {
 // depth 6. Each level is looked at twice, first for its type.
 const maxBlockDepth = 16
 
-func (s *scanner) block() Block {
+// block reads a block. If it is a text it is put where room says; nil makes a new
+// one.
+func (s *scanner) block(room *Text) Block {
 	if c := s.token(); c != '{' {
 		s.note("content block", c)
 		return &UnknownBlock{Raw: json.RawMessage(s.span())}
@@ -143,7 +159,11 @@ func (s *scanner) block() Block {
 	if s.depth > maxBlockDepth {
 		return &UnknownBlock{Type: typ, Raw: json.RawMessage(s.span())}
 	}
-	b, last := newBlock(typ), ""
+	var b Block = room
+	if typ != "text" || room == nil {
+		b = newBlock(typ)
+	}
+	last := ""
 	for ok := s.object(); ok; ok = s.more('}') {
 		if key := s.key(); key == "type" {
 			last = s.str()

@@ -87,7 +87,7 @@ func (m *StreamEvent) read(s *scanner) {
 		case "index":
 			m.Index = s.integer()
 		case "content_block":
-			m.Block = s.block()
+			m.Block = s.block(nil)
 		case "delta":
 			m.delta(s)
 		case "message":
