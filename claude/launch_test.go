@@ -193,7 +193,7 @@ func TestInitialize(t *testing.T) {
 // Item 60: a store asks for the session mirror.
 func TestEveryOptionIsWired(t *testing.T) {
 	here := []string{ // read by the session, the process or the caller's callbacks
-		"Path", "User", "Grace", "InitTimeout", "MaxLine", "Stderr", "OnDebugLine", "Log",
+		"Path", "User", "Grace", "InitTimeout", "MaxLine", "Stderr", "OnFrame", "OnDebugLine", "Log",
 		"OnElicitation", "OnDialog", "VerbatimPrompts", "Spawn", "StoreMode",
 		"Unset", // takes away; see TestEnvironment
 	}
