@@ -1,3 +1,5 @@
+//go:build linux
+
 package sandbox
 
 import (
@@ -18,4 +20,6 @@ func TestMain(m *testing.M) {
 }
 
 // roles are what the test binary plays when its first argument is their name.
-var roles = map[string]func(args []string) int{}
+var roles = map[string]func(args []string) int{
+	"daemon": playDaemon,
+}

@@ -74,6 +74,7 @@ func supervise(args []string) {
 		fail(ExitFailure, err.Error())
 	}
 	gone := make(chan struct{}) // closed when the parent has ended
+	orphaned := false
 	if parent >= 0 {
 		go func() {
 			waitEnded(parent)
@@ -88,9 +89,12 @@ func supervise(args []string) {
 			k.cmd.Process.Signal(s)
 		case <-gone:
 			k.cmd.Process.Kill()
-			gone = nil
+			gone, orphaned = nil, true
 		case w := <-ended:
 			killBelow()
+			if orphaned { // there is nobody to be told
+				os.Exit(ExitFailure)
+			}
 			exitAs(w)
 		}
 	}
