@@ -210,6 +210,17 @@ var architecture = rules{
 				"syscall": "how a file is opened without waiting for a pipe that took its place",
 			},
 		},
+		"internal/sandbox": {
+			why: "it confines a command, and knows nothing of who runs it",
+			outside: allow{
+				"os":                                  "",
+				"os/exec":                             "it starts itself, and the command",
+				"os/signal":                           "it passes signals on to the command",
+				"syscall":                             "what the kernel enforces is asked for by its calls",
+				"golang.org/x/sys":                    "… those that syscall does not have: mounts, capabilities, who reaps",
+				"github.com/landlock-lsm/go-landlock": "Landlock for all threads at once, version by version",
+			},
+		},
 		"internal/broker": {
 			why: "it knows NATS, and nothing of what is put into it",
 			outside: allow{
@@ -288,7 +299,7 @@ var architecture = rules{
 		},
 		"cmd/nestor": {
 			why:     "main is ten lines over internal/cli",
-			ours:    []string{"internal/cli"},
+			ours:    []string{"internal/cli", "internal/sandbox"},
 			outside: allow{"os": ""},
 		},
 	},

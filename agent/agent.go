@@ -83,6 +83,11 @@ type Config struct {
 	// those that are no messages, from any goroutine; nil tells nobody.
 	OnFrame func()
 
+	// Wrap returns the command line that is started instead of argv, such as one
+	// that confines it, for every process that works for the agent; nil means
+	// argv. It may be called from any goroutine.
+	Wrap func(argv []string) []string
+
 	// Resume is the session to go on with: the session_id in the metadata of
 	// what an earlier agent said. Empty begins a new one. If there is no such
 	// session, the first message fails with [ErrNoSession].

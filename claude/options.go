@@ -124,6 +124,11 @@ type Options struct {
 	// container, on another host. Nil starts it here. ctx is that of Start.
 	Spawn func(ctx context.Context, c Command) (Process, error)
 
+	// Wrap returns the command line that is started here instead of argv, such
+	// as one that confines it. It begins with a path. Nil means argv. Spawn does
+	// its own wrapping.
+	Wrap func(argv []string) []string
+
 	MaxLine     int           // bytes in a line of the CLI; zero means no limit
 	InitTimeout time.Duration // how long the CLI may take to start; zero means 60s
 	Grace       time.Duration // how long Close waits before it terminates the CLI, and again before it kills it; zero means 5s

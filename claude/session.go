@@ -127,13 +127,23 @@ func open(ctx context.Context, opts Options) (*Session, error) {
 // start starts the process as the options say.
 func (o *Options) start(ctx context.Context, c Command) (Process, error) {
 	if o.Spawn == nil {
-		return startLocal(c)
+		return startLocal(o.wrapped(c))
 	}
 	p, err := o.Spawn(ctx, c)
 	if err != nil {
 		return nil, &ConnectionError{Op: "starting the CLI", Err: err}
 	}
 	return p, nil
+}
+
+// wrapped returns the command as Wrap has it.
+func (o *Options) wrapped(c Command) Command {
+	if o.Wrap == nil {
+		return c
+	}
+	argv := o.Wrap(append([]string{c.Path}, c.Args...))
+	c.Path, c.Args = argv[0], argv[1:]
+	return c
 }
 
 // restore writes the session that is to go on from the store to a folder for

@@ -3,6 +3,7 @@ package claudecode
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -456,5 +457,17 @@ func TestWarm(t *testing.T) {
 	answer(t, a, "two") // there is none: it starts its own
 	if len(asked) != 2 {
 		t.Errorf("an agent of mode query asked %d times", len(asked))
+	}
+}
+
+func TestCLIIsWrapped(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no env here to be wrapped in")
+	}
+	c := agent.Config{Name: "ada", Wrap: func(argv []string) []string {
+		return append([]string{"/usr/bin/env", "WRAPPED=yes"}, argv...)
+	}}
+	if got := answer(t, create(t, fake("environ"), c), "WRAPPED"); got != "true yes" {
+		t.Errorf("the CLI says %q", got)
 	}
 }

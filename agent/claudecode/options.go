@@ -60,6 +60,7 @@ func (p *Provider) optionsOf(c agent.Config) (claude.Options, error) {
 		SettingSources:      sources,
 		PartialMessages:     partial,
 		OnFrame:             c.OnFrame,
+		Wrap:                c.Wrap,
 		ForwardSubagentText: true,
 		Log:                 p.opts.Log,
 	}, err

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dfaf701a/nestor/agent"
 )
 
 func TestBash(t *testing.T) {
@@ -82,6 +84,24 @@ func TestBashThroughTheCallersCommand(t *testing.T) {
 	must(t, s, "Grep", in{"pattern": "x"})
 	if names[0] != filepath.Base(s.shell) || len(names) != 1 && names[1] != "rg" {
 		t.Errorf("prepared were %v", names)
+	}
+}
+
+func TestCommandsAreWrapped(t *testing.T) {
+	wrap := func(argv []string) []string { return append([]string{"env", "WRAPPED=1"}, argv...) }
+	s := newSet(t, Options{Wrap: wrap}, "a.txt", "needle")
+	equal(t, "Bash", must(t, s, "Bash", in{"command": "echo $WRAPPED"}), "1")
+	contains(t, "Grep, whose files no wrapped command would get", must(t, s, "Grep", in{"pattern": "needle"}), "a.txt")
+	if s.ripgrep != "" {
+		t.Errorf("ripgrep is used: %s", s.ripgrep)
+	}
+	var lines [][]string
+	servers := newServers(t, map[string]agent.MCPServer{"good": stdio(t, "good")}, ServersOptions{Wrap: func(argv []string) []string {
+		lines = append(lines, argv)
+		return wrap(argv)
+	}})
+	if tools := offers(t, servers); len(tools) == 0 || len(lines) != 1 {
+		t.Errorf("there are the tools %v of %q", tools, lines)
 	}
 }
 

@@ -27,6 +27,9 @@ type ServersOptions struct {
 	// Command prepares the command of a stdio server, as in Options. Nil means
 	// exec.Command.
 	Command func(name string, arg ...string) *exec.Cmd
+	// Wrap returns the command line of a stdio server that is started instead of
+	// argv, as in Options. Nil means argv.
+	Wrap func(argv []string) []string
 
 	ConnectTimeout time.Duration // for starting a server and listing its tools; zero means 30s
 	CallTimeout    time.Duration // for one call; zero means as long as its context
@@ -64,9 +67,7 @@ type Servers struct {
 // NewServers returns servers with these names. It starts and connects nothing:
 // the first Tools does.
 func NewServers(configs map[string]agent.MCPServer, opts ServersOptions) *Servers {
-	if opts.Command == nil {
-		opts.Command = exec.Command
-	}
+	opts.Command = wrapped(opts.Command, opts.Wrap)
 	opts.ConnectTimeout = cmp.Or(opts.ConnectTimeout, 30*time.Second)
 	s := &Servers{opts: opts, mark: newMark(), quit: make(chan struct{})}
 	for _, name := range slices.Sorted(maps.Keys(configs)) {

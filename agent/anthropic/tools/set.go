@@ -30,6 +30,11 @@ type Options struct {
 	// SysProcAttr stays, apart from the process group.
 	Command func(name string, arg ...string) *exec.Cmd
 
+	// Wrap returns the command line that Command is given instead of argv, such
+	// as one that confines it. Nil means argv. Ripgrep is not used then: it is
+	// handed open files, which a command that is confined does not get.
+	Wrap func(argv []string) []string
+
 	// Spool is the folder for the whole text of what was cut. It is made if it
 	// is not there. Read may read it, Write may not write it. Commands write a
 	// line there, which says where they ended: what confines them has to let
@@ -103,9 +108,7 @@ func New(opts Options) (*Set, error) {
 		opts.MaxResult = defaultMaxResult
 	}
 	opts.MaxResult = max(opts.MaxResult, leastMaxResult)
-	if opts.Command == nil {
-		opts.Command = exec.Command
-	}
+	opts.Command = wrapped(opts.Command, opts.Wrap)
 	s := &Set{
 		opts: opts, mark: newMark(), shell: "sh",
 		seen: map[string]stamp{}, given: map[string]int{}, tasks: map[string]*task{},
@@ -126,10 +129,25 @@ func New(opts Options) (*Set, error) {
 	if path, err := exec.LookPath("bash"); err == nil {
 		s.shell = path
 	}
-	if path, err := exec.LookPath("rg"); err == nil {
+	if path, err := exec.LookPath("rg"); err == nil && opts.Wrap == nil {
 		s.ripgrep = path
 	}
 	return s, nil
+}
+
+// wrapped returns what prepares commands: the first, or exec.Command if it is
+// nil, of what the second makes of their lines.
+func wrapped(command func(string, ...string) *exec.Cmd, wrap func([]string) []string) func(string, ...string) *exec.Cmd {
+	if command == nil {
+		command = exec.Command
+	}
+	if wrap == nil {
+		return command
+	}
+	return func(name string, arg ...string) *exec.Cmd {
+		argv := wrap(append([]string{name}, arg...))
+		return command(argv[0], argv[1:]...)
+	}
 }
 
 // spoolFolder returns the spool. A temporary one is made when it is first

@@ -1,0 +1,25 @@
+//go:build linux
+
+package sandbox
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	Main()
+	if len(os.Args) > 1 {
+		if role, ok := roles[os.Args[1]]; ok {
+			os.Exit(role(os.Args[2:]))
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// roles are what the test binary plays when its first argument is their name.
+var roles = map[string]func(args []string) int{
+	"daemon": playDaemon,
+}

@@ -1,0 +1,142 @@
+// Package sandbox confines a command, and owns its process tree.
+//
+// [Wrap] makes of a command line one that starts this program again, which
+// confines itself and then executes the command. So the main function of every
+// program that uses the package, and TestMain, call [Main] first.
+//
+// Two processes stand between the caller and the command. The supervisor is what
+// the caller started: it passes signals down, and what the command ended with up.
+// The keeper is above all that the command starts, and ends with the supervisor,
+// however that ends; and when the keeper or the command ends, so does everything
+// below, also what left its session and its parent.
+//
+// docs/sandbox.md says what is enforced, by what, and what is not.
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Level says how much a command is confined.
+type Level string
+
+// The levels. Each confines what the one before it does, and more.
+const (
+	Off    Level = "off"    // not at all: its process tree ends with it, and no more; the zero value is the same
+	Files  Level = "files"  // files, and signals to processes outside
+	Strict Level = "strict" // also the network, and sockets without a file
+)
+
+// ParseLevel returns the level of that name.
+func ParseLevel(name string) (Level, error) {
+	switch l := Level(name); l {
+	case Off, Files, Strict:
+		return l, nil
+	}
+	return "", fmt.Errorf("there is no sandbox level %q; there are: %s, %s, %s", name, Off, Files, Strict)
+}
+
+// Network says what a command may reach at level [Strict].
+type Network string
+
+// The networks.
+const (
+	None Network = "none" // nothing; the zero value is the same
+	Web  Network = "web"  // TCP to anywhere, but nobody can connect to it
+	All  Network = "all"  // everything
+)
+
+// Limits bound a command and all that it starts, together. Zero means no limit.
+type Limits struct {
+	Memory    int64         // bytes
+	Processes int           // at once, threads not counted
+	CPU       time.Duration // that they have used
+}
+
+// Profile says what a command may do. The zero value supervises it only.
+//
+// All paths are absolute. Where a path of Read lies below one of Write, it can be
+// read alone; and what lies below one of Hide cannot be reached, unless a longer
+// path says otherwise. Both need a private root: see [Report].
+type Profile struct {
+	Level   Level
+	Read    []string // files and folders that may be read and executed, besides System; those that do not exist are left out
+	Write   []string // that may be changed too; they have to exist
+	Hide    []string // that are neither, though they are below those; those that do not exist are left out
+	Network Network  // what Strict leaves of the network
+	Limits  Limits
+}
+
+// Wrap returns a function that makes of a command line the one which runs it as
+// the profile says. The function may be called at once and any number of times;
+// the environment, folder and standard files of what it returns are those of the
+// command, other descriptors are not handed on.
+//
+// The exit code of the command is passed on, and so is a signal that ends it. If
+// the sandbox itself fails, the exit code is [ExitFailure] and standard error has
+// one line that begins with "nestor: sandbox: ". A command that exceeds a limit
+// is killed, with such a line.
+//
+// The error says what cannot be enforced here, and the way out.
+func Wrap(p Profile) (func(argv []string) []string, error) {
+	if err := p.check(); err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	wrap, err := wrap(p)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	return wrap, nil
+}
+
+// ExitFailure is what a wrapped command exits with when it was not run, because
+// the sandbox failed.
+const ExitFailure = 125
+
+// Main plays the part of the process that a wrapped command line starts, and does
+// not return. In any other process it returns at once.
+func Main() { play(os.Args) }
+
+func (p Profile) check() error {
+	var errs []error
+	if _, err := ParseLevel(string(p.Level)); err != nil && p.Level != "" {
+		errs = append(errs, err)
+	}
+	switch p.Network {
+	case "", None, Web, All:
+	default:
+		errs = append(errs, fmt.Errorf("there is no network %q; there are: %s, %s, %s", p.Network, None, Web, All))
+	}
+	for _, list := range []struct {
+		name  string
+		paths []string
+	}{{"Read", p.Read}, {"Write", p.Write}, {"Hide", p.Hide}} {
+		for _, path := range list.paths {
+			switch {
+			case !filepath.IsAbs(path):
+				errs = append(errs, fmt.Errorf("%s names %q, which is not absolute", list.name, path))
+			case strings.ContainsRune(path, 0):
+				errs = append(errs, fmt.Errorf("%s names %q, which no file can have as a name", list.name, path))
+			case filepath.Clean(path) == "/":
+				errs = append(errs, fmt.Errorf("%s names /, which would leave nothing to confine; name the folders below it, or use level %s", list.name, Off))
+			}
+		}
+	}
+	if p.Limits.Memory < 0 || p.Limits.Processes < 0 || p.Limits.CPU < 0 {
+		errs = append(errs, errors.New("a limit is negative; zero means none"))
+	}
+	return errors.Join(errs...)
+}
+
+// confined tells whether more is wanted than to be supervised.
+func (p Profile) confined() bool { return p.Level == Files || p.Level == Strict }
+
+// offline tells whether nothing of the network is left.
+func (p Profile) offline() bool {
+	return p.Level == Strict && (p.Network == None || p.Network == "")
+}

@@ -1,0 +1,150 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	llsys "github.com/landlock-lsm/go-landlock/landlock/syscall"
+)
+
+func wrap(p Profile) (func([]string) []string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program: %w", err)
+	}
+	o := orders{Level: p.Level, Network: p.Network, Limits: p.Limits}
+	if p.confined() {
+		r := check()
+		if err := r.Refuses(p.Level, p.Network); err != nil {
+			return nil, err
+		}
+		o.Private, o.User = r.Root, r.user
+		o.Isolated = r.Offline && p.offline()
+		if o.Paths, err = placesOf(p); err != nil {
+			return nil, err
+		}
+		if !o.Private {
+			if at := o.carved(); at != "" {
+				return nil, fmt.Errorf("what is at %s cannot be kept apart from the folder around it: %w, and here is none: %s; use level %s, or let what is around it not be written", at, errNeedsRoot, r.Why, Off)
+			}
+		}
+	}
+	args, err := o.arguments()
+	if err != nil {
+		return nil, err
+	}
+	prefix := append([]string{self, superviseMark}, args...)
+	return func(argv []string) []string { return append(slices.Clone(prefix), argv...) }, nil
+}
+
+// placesOf returns the places of a profile by the length of their paths, each
+// with the use that was named last: System, Read, Write, Hide.
+func placesOf(p Profile) ([]place, error) {
+	var list []place
+	var errs []error
+	add := func(path string, u use, required bool) {
+		path = filepath.Clean(path)
+		real, err := filepath.EvalSymlinks(path)
+		switch {
+		case err != nil && !required && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)):
+			return
+		case err != nil:
+			errs = append(errs, fmt.Errorf("looking for %s: %w; make it first, or leave it out", path, err))
+			return
+		case real == "/":
+			errs = append(errs, fmt.Errorf("%s is a link to /, which would leave nothing to confine", path))
+			return
+		}
+		list = slices.DeleteFunc(list, func(o place) bool { return string(o.Real) == real && o.Name == nil })
+		list = append(list, place{Real: []byte(real), Use: u})
+		if path != real {
+			list = append(list, place{Real: []byte(real), Name: []byte(path), Use: u})
+		}
+	}
+	add("/etc", useBeneath, false)
+	for _, path := range System() {
+		add(path, useRead, false)
+	}
+	for path, u := range devices {
+		add(path, u, false)
+	}
+	for _, path := range p.Read {
+		add(path, useRead, false)
+	}
+	for _, path := range p.Write {
+		add(path, useWrite, true)
+	}
+	for _, path := range p.Hide {
+		add(path, useHide, false)
+	}
+	slices.SortStableFunc(list, func(a, b place) int { return len(a.Real) - len(b.Real) })
+	return list, errors.Join(errs...)
+}
+
+// around returns the use of the closest place around path, and whether there is
+// one.
+func (o orders) around(path string) (u use, found bool) {
+	longest := -1
+	for _, p := range o.Paths {
+		real := string(p.Real)
+		if len(real) > longest && strings.HasPrefix(path, real+"/") {
+			u, longest = p.Use, len(real)
+		}
+	}
+	return u, longest >= 0
+}
+
+// carved returns a place that may be used less than what is around it, or
+// nothing.
+func (o orders) carved() string {
+	for _, p := range o.Paths {
+		u, found := o.around(string(p.Real))
+		if found && (u == useWrite || u == useRead) && p.Use < u {
+			return string(p.Real)
+		}
+	}
+	return ""
+}
+
+func check() Report {
+	r := Report{}
+	version, err := llsys.LandlockGetABIVersion()
+	if err != nil {
+		r.Why = fmt.Sprintf("this kernel has no Landlock (%v)", err)
+	} else {
+		r.Landlock = version
+	}
+	why := probe(&r)
+	if r.Why == "" {
+		r.Why = why
+	}
+	return r
+}
+
+// probe tries what namespaces can be had, as root with and without one for
+// users, and returns why there are none.
+func probe(r *Report) (why string) {
+	if len(os.Args) > 1 && os.Args[1] == probeMark {
+		return "the main function of this program does not call sandbox.Main"
+	}
+	for _, user := range []bool{false, true} {
+		if !user && os.Geteuid() != 0 {
+			continue
+		}
+		for _, isolated := range []bool{true, false} {
+			o := orders{Level: Files, Private: true, User: user, Isolated: isolated, Paths: []place{{Real: []byte("/usr"), Use: useRead}}}
+			err := tryKeeper(o)
+			if err == nil {
+				r.Root, r.Offline, r.user = true, isolated, user
+				return ""
+			}
+			why = "no namespaces can be had: " + err.Error()
+		}
+	}
+	return why
+}
