@@ -538,6 +538,8 @@ func TestNoiseIsNoError(t *testing.T) {
 	var mu sync.Mutex
 	var debug, stderr []string
 	opts.OnDebugLine = func(line []byte) { debug = append(debug, string(line)) }
+	var signs atomic.Int32
+	opts.OnFrame = func() { signs.Add(1) }
 	opts.Stderr = func(line string) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -566,6 +568,9 @@ func TestNoiseIsNoError(t *testing.T) {
 	}
 	if c := s.Commands(); len(c) != 1 || c[0].Name != "new" {
 		t.Errorf("item 416: the commands are %+v", c)
+	}
+	if signs.Load() < 2 { // the answer to initialize, and what followed
+		t.Errorf("%d signs of life", signs.Load())
 	}
 	s.Close()
 	mu.Lock()
