@@ -186,7 +186,8 @@ var architecture = rules{
 			why: "it builds the parts and runs them: the only place that knows them all",
 			ours: []string{
 				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "internal/broker", "internal/engine",
-				"internal/eventlog", "internal/history", "internal/plan", "internal/pool", "internal/runner", "internal/server",
+				"internal/eventlog", "internal/history", "internal/plan", "internal/pool", "internal/runner", "internal/sandbox",
+				"internal/server",
 				"internal/workspace",
 			},
 			outside: allow{

@@ -17,6 +17,7 @@ type config struct {
 	Models         map[string]string // names, by high-tier, medium-tier and low-tier
 	Tools          []string          // that exist and need no question; nil means all
 	PermissionMode string
+	Sandbox        string // off, files or strict
 	Slots          int
 	Limits         nestor.Limits // nothing in it is left open
 	SDK            struct {
@@ -43,7 +44,7 @@ type config struct {
 
 func defaultConfig() *config {
 	c := &config{
-		Provider: "sdk", PermissionMode: "acceptEdits", Slots: 5, Limits: nestor.DefaultLimits(), ArchiveAfter: time.Hour,
+		Provider: "sdk", PermissionMode: "acceptEdits", Sandbox: "off", Slots: 5, Limits: nestor.DefaultLimits(), ArchiveAfter: time.Hour,
 		Models:  map[string]string{"high-tier": "opus", "medium-tier": "sonnet", "low-tier": "haiku"},
 		origins: map[string]string{},
 	}

@@ -48,6 +48,9 @@ func widerMode(words []string) bool {
 	return !slices.Contains([]string{"default", "plan", "dontAsk", "acceptEdits"}, words[0])
 }
 
+// weaker tells whether a sandbox may be less than what the user chose.
+func weaker(words []string) bool { return words[0] != "strict" }
+
 func newWish(k configKey, words []string, field yamltree.Field) wish {
 	return wish{k, words, field.Place.Line(), field.Place.Errorf(
 		"%s counts only if you trust this file: see what it wants with 'nestor config show', then run 'nestor config trust' (where nobody can, set %s=1)",

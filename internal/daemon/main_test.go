@@ -21,12 +21,14 @@ import (
 	"github.com/dfaf701a/nestor/agent/scripted"
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/daemon"
+	"github.com/dfaf701a/nestor/internal/sandbox"
 )
 
 // roleVariable makes the test binary play a daemon, with these settings.
 const roleVariable = "NESTOR_TEST_DAEMON"
 
 func TestMain(m *testing.M) {
+	sandbox.Main()
 	if text := os.Getenv(roleVariable); text != "" {
 		var s settings
 		if err := json.Unmarshal([]byte(text), &s); err != nil {

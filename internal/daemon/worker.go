@@ -33,6 +33,7 @@ type Worker struct {
 	Labels   []string // of tasks that it takes besides those without
 	Tools    []string // that runs have which do not say; nil means all
 	Mode     string   // of permissions, likewise; empty means acceptEdits
+	Sandbox  string   // level, likewise: off, files or strict; empty means off
 	Settings []string // sources of the provider's settings: user, project, local; nil means none
 
 	SDK    claudecode.Options
@@ -53,6 +54,7 @@ type worker struct {
 	socket    string
 	dir       string
 	copies    *copies // nil in the daemon
+	policy    *policy
 	notes     *slog.Logger
 
 	mu    sync.Mutex                // guards what follows
@@ -81,14 +83,18 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	rules, err := newPolicy(o, home)
+	if err != nil {
+		return nil, err
+	}
 	var place runner.Workspace = runner.Dir(o.Dir)
 	if o.copies != nil {
 		place = o.copies
 	}
 	return &worker{
-		log: log, socket: socket, dir: o.Dir, copies: o.copies, notes: o.Log, providers: providers,
+		log: log, socket: socket, dir: o.Dir, copies: o.copies, notes: o.Log, providers: providers, policy: rules,
 		runner: runner.New(runner.Options{
-			Providers: providers, Provider: o.Provider, Workspace: place, Policy: policy{o.Tools, o.Mode},
+			Providers: providers, Provider: o.Provider, Workspace: place, Policy: rules,
 			Settings: o.Settings, Log: o.Log,
 		}),
 		slots: pool.NewSlots(pool.SlotLimits{Total: o.Slots}),
@@ -117,6 +123,7 @@ func (w *worker) taking(labels []string) engine.Worker {
 
 // over lets go of what an attempt had.
 func (w *worker) over(x *engine.Execution) {
+	w.policy.over(x.Run().ID, x.Fence())
 	if w.copies != nil {
 		w.copies.remove(x.Run().ID, x.Fence())
 	}
@@ -133,28 +140,6 @@ func (s slot) Claim(ctx context.Context, root nestor.ID, task nestor.Task) error
 	return s.Slot.Claim(ctx, pool.Claim{
 		Tree: string(root), Provider: s.w.runner.Provider(task), Swarm: task.Swarm, Rank: task.Priority.Rank(),
 	})
-}
-
-// policy approves the tools that a task, or else the config, names.
-type policy struct {
-	tools []string
-	mode  string
-}
-
-// Rights returns what a run may do.
-func (p policy) Rights(run runner.Run) runner.Rights {
-	rights := runner.Rights{Tools: p.tools, Mode: p.mode}
-	o, err := api.ParseTaskOptions(run.Task.Data)
-	if err != nil {
-		return runner.Rights{Tools: []string{}} // it was checked when it was submitted: this one was not
-	}
-	if o.Tools != nil {
-		rights.Tools = o.Tools
-	}
-	if o.PermissionMode != "" {
-		rights.Mode = o.PermissionMode
-	}
-	return rights
 }
 
 // execute executes an attempt.

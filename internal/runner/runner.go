@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,7 +66,8 @@ type Workspace interface {
 
 // Policy says what runs may do.
 type Policy interface {
-	Rights(run Run) Rights
+	// Rights returns what a run may do that works in dir, or why it may not run.
+	Rights(run Run, dir string) (Rights, error)
 }
 
 // Rights are what a run may do.
@@ -73,6 +75,10 @@ type Rights struct {
 	Tools []string     // that exist for it, and need no question; nil means all
 	Mode  string       // of permissions; empty means acceptEdits
 	Ask   agent.Config // CanUseTool and Hooks of it decide about the rest; zero denies
+	Env   []string     // K=V, for what the agent starts
+	// Wrap returns the command line that is started instead of argv, for every
+	// process of the run; nil means argv.
+	Wrap func(argv []string) []string
 }
 
 // Options are those of a Runner. Providers is required.
@@ -194,7 +200,11 @@ func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, dir
 		stop(errSilent)
 	})
 	defer alive.stop()
-	a, err := provider.Create(ctx, r.config(run, provider.Type(), dir, alive.sign))
+	config, err := r.config(run, provider.Type(), dir, alive.sign)
+	if err != nil {
+		return err
+	}
+	a, err := provider.Create(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -285,7 +295,7 @@ func message(run Run) agent.Message {
 }
 
 // config makes the agent's config of a task.
-func (r *Runner) config(run Run, provider, dir string, alive func()) agent.Config {
+func (r *Runner) config(run Run, provider, dir string, alive func()) (agent.Config, error) {
 	t := run.Task
 	c := agent.Config{
 		Name: t.Agent, Provider: provider, Model: t.Model, Dir: dir, Schema: t.Schema, Env: run.Env, Resume: run.Session,
@@ -298,9 +308,13 @@ func (r *Runner) config(run Run, provider, dir string, alive func()) agent.Confi
 		c.Name = "agent"
 	}
 	if r.opts.Policy != nil {
-		rights := r.opts.Policy.Rights(run)
+		rights, err := r.opts.Policy.Rights(run, dir)
+		if err != nil {
+			return c, &nestor.Failure{Kind: nestor.Refused, Message: err.Error()}
+		}
 		c.AllowedTools, c.PermissionMode = rights.Tools, rights.Mode
-		c.CanUseTool, c.Hooks = rights.Ask.CanUseTool, rights.Ask.Hooks
+		c.CanUseTool, c.Hooks, c.Wrap = rights.Ask.CanUseTool, rights.Ask.Hooks, rights.Wrap
+		c.Env = append(slices.Clip(c.Env), rights.Env...)
 	}
-	return c
+	return c, nil
 }

@@ -152,7 +152,7 @@ func (s stage) execute(t *testing.T, task nestor.Task) (nestor.Result, *records)
 // list is a policy that approves some tools.
 type list []string
 
-func (l list) Rights(runner.Run) runner.Rights { return runner.Rights{Tools: l} }
+func (l list) Rights(runner.Run, string) (runner.Rights, error) { return runner.Rights{Tools: l}, nil }
 
 func TestTextAndTools(t *testing.T) {
 	both(t, `

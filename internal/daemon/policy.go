@@ -1,0 +1,145 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/agent/claudecode"
+	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/internal/runner"
+	"github.com/dfaf701a/nestor/internal/sandbox"
+)
+
+// policy says what runs may do: they have the tools that the task, or else the
+// config, names, in a sandbox of the level that it names. Whatever the level, all
+// that a run starts ends with it, and with this process.
+type policy struct {
+	tools []string
+	mode  string
+	level sandbox.Level
+	cli   claudecode.Options
+	home  string // of the worker's files, which no run may see
+	log   *slog.Logger
+}
+
+// newPolicy returns the policy of a worker that keeps its files in home.
+func newPolicy(o Worker, home string) (*policy, error) {
+	p := &policy{tools: o.Tools, mode: o.Mode, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
+	if o.Sandbox != "" {
+		var err error
+		if p.level, err = sandbox.ParseLevel(o.Sandbox); err != nil {
+			return nil, err
+		}
+	}
+	// What runs left there that were cut off.
+	if err := os.RemoveAll(filepath.Join(home, "tmp")); err != nil {
+		return nil, fmt.Errorf("removing what runs have left: %w", err)
+	}
+	return p, nil
+}
+
+// Rights returns what a run may do.
+func (p *policy) Rights(run runner.Run, dir string) (runner.Rights, error) {
+	o, err := api.ParseTaskOptions(run.Task.Data)
+	if err != nil {
+		return runner.Rights{}, err
+	}
+	r := runner.Rights{Tools: p.tools, Mode: p.mode}
+	if o.Tools != nil {
+		r.Tools = o.Tools
+	}
+	if o.PermissionMode != "" {
+		r.Mode = o.PermissionMode
+	}
+	level := p.level
+	if o.Sandbox != "" {
+		if level, err = sandbox.ParseLevel(o.Sandbox); err != nil {
+			return r, err
+		}
+	}
+	profile := sandbox.Profile{Level: level}
+	if level != sandbox.Off {
+		temp := p.temp(run.ID, run.Attempt)
+		if profile, err = p.profile(level, dir, temp); err != nil {
+			return r, err
+		}
+		r.Env = []string{"TMPDIR=" + temp}
+	}
+	r.Wrap, err = sandbox.Wrap(profile)
+	if level == sandbox.Off && err != nil {
+		p.log.Warn("runs are not supervised", "error", err) // what they start may outlive them
+		return r, nil
+	}
+	return r, err
+}
+
+// temp returns the folder for what an attempt puts aside.
+func (p *policy) temp(run nestor.ID, attempt uint64) string {
+	return filepath.Join(p.home, "tmp", fmt.Sprintf("%s-%d", run, attempt))
+}
+
+// over removes what an attempt has left there.
+func (p *policy) over(run nestor.ID, attempt uint64) {
+	if err := os.RemoveAll(p.temp(run, attempt)); err != nil {
+		p.log.Warn("temporary files of a run are left", "run", run, "error", err)
+	}
+}
+
+// profile says what a run may reach that works in dir: that, a folder for
+// temporary files, the CLI and what it keeps of its own, and the web; nothing of
+// the daemon's.
+func (p *policy) profile(level sandbox.Level, dir, temp string) (sandbox.Profile, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return sandbox.Profile{}, err
+	}
+	state, err := p.state()
+	if err == nil {
+		err = os.MkdirAll(temp, 0o700)
+	}
+	if err != nil {
+		return sandbox.Profile{}, err
+	}
+	profile := sandbox.Profile{
+		Level: level, Write: append([]string{dir, temp}, state...), Hide: []string{p.home}, Network: sandbox.Web,
+	}
+	if self, err := os.Executable(); err == nil {
+		profile.Read = append(profile.Read, self)
+	}
+	if path, err := filepath.EvalSymlinks(p.cli.Path); p.cli.Path != "" && err == nil {
+		profile.Read = append(profile.Read, filepath.Dir(path))
+	}
+	return profile, nil
+}
+
+// state returns where the CLI keeps its settings and sessions. They are made if
+// they are missing.
+func (p *policy) state() ([]string, error) {
+	home, err := os.UserHomeDir()
+	if i := slices.IndexFunc(p.cli.Env, func(kv string) bool { return strings.HasPrefix(kv, "HOME=") }); i >= 0 {
+		home, err = strings.TrimPrefix(p.cli.Env[i], "HOME="), nil
+	}
+	if err != nil {
+		return nil, nil // the CLI has none either
+	}
+	folder, file := filepath.Join(home, ".claude"), filepath.Join(home, ".claude.json")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		_, err = f.WriteString("{}\n")
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return []string{folder, file}, nil
+}
