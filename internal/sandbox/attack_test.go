@@ -345,13 +345,3 @@ func openByRing(a []string) error {
 	}
 	return tell(os.NewFile(uintptr(result), "opened"))
 }
-
-// playVictim tells where in its memory the secret is, and waits.
-func playVictim([]string) int {
-	secret := []byte(os.Getenv("TOKEN"))
-	fmt.Println(uint64(uintptr(unsafe.Pointer(&secret[0]))))
-	for {
-		time.Sleep(time.Hour)
-		runtime.KeepAlive(secret)
-	}
-}

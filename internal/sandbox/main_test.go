@@ -23,5 +23,4 @@ func TestMain(m *testing.M) {
 var roles = map[string]func(args []string) int{
 	"daemon": playDaemon,
 	"attack": playAttacker,
-	"victim": playVictim,
 }
