@@ -22,4 +22,5 @@ func TestMain(m *testing.M) {
 // roles are what the test binary plays when its first argument is their name.
 var roles = map[string]func(args []string) int{
 	"daemon": playDaemon,
+	"attack": playAttacker,
 }

@@ -41,7 +41,7 @@ func (r Report) Missing(level Level, network Network) (missing []string) {
 	if level == Strict {
 		add(!offline && r.Landlock < 6, "abstract Unix sockets outside can be connected to: needs Landlock 6, or namespaces and no network")
 		add(!offline && network != All && r.Landlock < 10, "UDP and raw packets can be sent and received: needs Landlock 10, or namespaces and no network")
-		add(!offline && network != All, "multipath TCP is not confined: needs namespaces and no network")
+		add(!offline && network != All, "multipath TCP, and TCP that sends before it connects (fast open), are not confined: needs namespaces and no network")
 	}
 	return missing
 }

@@ -35,13 +35,13 @@ func makeRoot(opened []openPlace) error {
 	if err := unix.Mount("nestor", base, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"); err != nil {
 		return fmt.Errorf("mounting a root: %w", err)
 	}
+	if err := mountOwn(); err != nil {
+		return err
+	}
 	for _, l := range links {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(base+l.path), 0o755), os.Symlink(l.target, base+l.path)); err != nil {
 			return fmt.Errorf("linking %s: %w", l.path, err)
 		}
-	}
-	if err := mountOwn(); err != nil {
-		return err
 	}
 	for _, t := range trees {
 		if err := t.attach(); err != nil {
@@ -85,8 +85,11 @@ func clones(opened []openPlace) (trees []tree, err error) {
 			around, found = uses[dir]
 		}
 		uses[p.name] = p.Use
+		if p.Use == usePin {
+			uses[p.name] = useWrite
+		}
 		switch {
-		case p.Use == useHide && !found, found && around == p.Use:
+		case p.Use == useHide && !found, found && around == p.Use && p.Use != usePin:
 			continue
 		case p.Use == useRead && found && around == useBeneath:
 			continue
@@ -100,7 +103,7 @@ func clones(opened []openPlace) (trees []tree, err error) {
 			switch p.Use {
 			case useRead, useBeneath:
 				attr.Attr_set |= unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NODEV
-			case useWrite:
+			case useWrite, usePin:
 				attr.Attr_set |= unix.MOUNT_ATTR_NODEV
 			case useDevice, useTerm:
 				attr.Attr_set |= unix.MOUNT_ATTR_RDONLY // its mode and owner

@@ -48,6 +48,7 @@ const (
 	useDevice      // a device that may be read and written
 	useTerm        // … and told what terminals are told
 	useBeneath     // it is in the root, but only other places in it may be used
+	usePin         // it cannot be moved away, with what is in it
 )
 
 // arguments returns the orders as arguments, which end with "--".

@@ -82,29 +82,52 @@ func placesOf(p Profile) ([]place, error) {
 	for _, path := range p.Hide {
 		add(path, useHide, false)
 	}
+	list = append(list, pins(list)...)
 	slices.SortStableFunc(list, func(a, b place) int { return len(a.Real) - len(b.Real) })
 	return list, errors.Join(errs...)
 }
 
-// around returns the use of the closest place around path, and whether there is
-// one.
-func (o orders) around(path string) (u use, found bool) {
-	longest := -1
-	for _, p := range o.Paths {
-		real := string(p.Real)
-		if len(real) > longest && strings.HasPrefix(path, real+"/") {
-			u, longest = p.Use, len(real)
+// pins returns the folders between a place and the one around it that may be
+// written: whoever could move one could put another in its place.
+func pins(list []place) (more []place) {
+	seen := map[string]bool{}
+	for _, p := range list {
+		seen[string(p.Real)] = true
+	}
+	for _, p := range list {
+		if p.Name != nil || p.Use != useHide && p.Use != useRead {
+			continue
+		}
+		u, at := orders{Paths: list}.around(string(p.Real))
+		if u != useWrite || at == "" {
+			continue
+		}
+		for dir := filepath.Dir(string(p.Real)); dir != at; dir = filepath.Dir(dir) {
+			if !seen[dir] {
+				seen[dir] = true
+				more = append(more, place{Real: []byte(dir), Use: usePin})
+			}
 		}
 	}
-	return u, longest >= 0
+	return more
+}
+
+// around returns the closest place around path and its use, or nothing.
+func (o orders) around(path string) (u use, at string) {
+	for _, p := range o.Paths {
+		if real := string(p.Real); p.Use != usePin && len(real) > len(at) && strings.HasPrefix(path, real+"/") {
+			u, at = p.Use, real
+		}
+	}
+	return u, at
 }
 
 // carved returns a place that may be used less than what is around it, or
 // nothing.
 func (o orders) carved() string {
 	for _, p := range o.Paths {
-		u, found := o.around(string(p.Real))
-		if found && (u == useWrite || u == useRead) && p.Use < u {
+		u, at := o.around(string(p.Real))
+		if at != "" && (u == useWrite || u == useRead) && p.Use < u {
 			return string(p.Real)
 		}
 	}
