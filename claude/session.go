@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -127,6 +128,11 @@ func open(ctx context.Context, opts Options) (*Session, error) {
 // start starts the process as the options say.
 func (o *Options) start(ctx context.Context, c Command) (Process, error) {
 	if o.Spawn == nil {
+		if o.Wrap != nil { // what is started instead is there, and could not tell as well
+			if _, err := exec.LookPath(c.Path); err != nil {
+				return nil, startError(c.Path, err)
+			}
+		}
 		return startLocal(o.wrapped(c))
 	}
 	p, err := o.Spawn(ctx, c)

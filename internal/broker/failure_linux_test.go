@@ -93,6 +93,24 @@ func TestFullDisk(t *testing.T) {
 	publish(t, b, "event.a.b", 1)
 }
 
+// released waits until nobody has a file system any more that was unmounted. One who
+// made a mount namespace of his own meanwhile keeps it for a moment, and it would
+// be mounted again as it is.
+func released(t *testing.T, image string) {
+	t.Helper()
+	for ctx := soon(t); ; {
+		out, err := exec.Command("losetup", "-j", image).Output()
+		if err != nil || len(bytes.TrimSpace(out)) == 0 {
+			return
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("somebody keeps the file system: %s", out)
+		}
+	}
+}
+
 // A power cut is an ext4 file system that is shut down without writing
 // anything more, not even its journal, and mounted again.
 func TestAcknowledgedSurvivesPowerCut(t *testing.T) {
@@ -147,6 +165,7 @@ func TestAcknowledgedSurvivesPowerCut(t *testing.T) {
 		if err := run("umount", mounted); err != nil {
 			t.Fatal(err)
 		}
+		released(t, image)
 		if err := run("mount", "-o", "loop", image, mounted); err != nil {
 			t.Fatal(err)
 		}
