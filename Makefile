@@ -66,6 +66,11 @@ bench-run: tools ## What 'nestor run' adds to the provider beneath it
 	go build -o bin/bench-run ./tools/bench-run
 	BENCH_NESTOR=$(CURDIR)/bin/nestor bin/bench-run
 
+.PHONY: bench-sandbox
+bench-sandbox: ## What the sandbox adds to the shortest command
+	go build -o bin/nestor ./cmd/nestor
+	NESTOR_BENCH_PROGRAM=$(CURDIR)/bin/nestor go test -run '^$$' -bench BenchmarkTrue -benchtime 100x ./internal/sandbox
+
 tools/bench-sdk/node_modules/.stamp: tools/bench-sdk/package-lock.json
 	cd tools/bench-sdk && npm ci --ignore-scripts --omit=optional --prefer-offline --no-audit --no-fund --no-update-notifier --loglevel=error
 	@touch $@

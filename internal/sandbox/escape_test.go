@@ -205,7 +205,7 @@ func newScene(t *testing.T) *scene {
 	}
 	name, number := disk(t)
 	s.env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + s.ws, "TMPDIR=" + s.ws, "LANG=C", "SELF=" + self(t), "OUT=" + s.out, "WS=" + s.ws, "BASH_ENV=",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + s.ws, "TMPDIR=" + s.ws, "LANG=C", "SELF=" + self(t), "OUT=" + s.out, "WS=" + s.ws, "BASH_ENV=", "GORACE=" + quickExit,
 		"ABSTRACT=" + abstract, "TCP=" + port(tcp), "UDP=" + port(s.serveUDP(t)), "HANDLE=" + hex, "DISK=" + number, "DISKNAME=" + name,
 	}
 	s.newVictim(t)

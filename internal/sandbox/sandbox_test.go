@@ -52,7 +52,7 @@ func command(t testing.TB, p Profile, private bool, dir string, argv ...string) 
 	cmd := exec.CommandContext(ctx, line[0], line[1:]...)
 	cmd.Dir = dir
 	cmd.WaitDelay = 10 * time.Second
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "LANG=C"}
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "LANG=C", "GORACE=" + quickExit}
 	return cmd
 }
 
