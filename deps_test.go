@@ -196,6 +196,9 @@ var architecture = rules{
 				"golang.org/x/sync": "parts that end together",
 			},
 		},
+		"internal/permission": {
+			why: "what a run may do follows from its policy and the call, and from nothing else",
+		},
 		"internal/pool": {
 			why:  "it holds CLIs, and knows nobody who uses them",
 			ours: []string{"claude"},
