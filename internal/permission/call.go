@@ -235,7 +235,11 @@ func (in fields) path(tool, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return globBase(pattern, name)
+	base, err := globBase(pattern, name)
+	if err == nil && given && !within(name, base) {
+		err = fmt.Errorf("the pattern %q leaves %q", clip(pattern), clip(name))
+	}
+	return base, err
 }
 
 // resolve returns the path that name means in dir, without following links.

@@ -20,7 +20,7 @@ type line struct {
 
 // simple is one command.
 type simple struct {
-	text  string // as it is written
+	text  string // as it is written, without redirections
 	words []word
 }
 
@@ -49,7 +49,8 @@ func parseLine(text string) line {
 type lexer struct {
 	text  string
 	pos   int
-	start int // of the command
+	start int    // of the command, or of what follows its last redirection
+	piece string // of the command, before start
 	words []word
 	count int
 	line  line
@@ -70,9 +71,9 @@ func (l *lexer) join(by string) {
 // end ends the command before pos.
 func (l *lexer) end() {
 	if len(l.words) > 0 {
-		l.line.parts = append(l.line.parts, simple{strings.TrimSpace(l.text[l.start:l.pos]), l.words})
+		l.line.parts = append(l.line.parts, simple{strings.TrimSpace(l.piece + l.text[l.start:l.pos]), l.words})
 	}
-	l.words = nil
+	l.words, l.piece = nil, ""
 }
 
 func (l *lexer) run() {
@@ -87,7 +88,9 @@ func (l *lexer) run() {
 		rest := l.text[l.pos:]
 		if n := harmlessRedirection(rest); n > 0 && (l.pos == 0 || strings.IndexByte(" \t", l.text[l.pos-1]) >= 0) {
 			l.join("a redirection")
+			l.piece += strings.TrimSpace(l.text[l.start:l.pos])
 			l.pos += n
+			l.start = l.pos
 			continue
 		}
 		i := slices.IndexFunc(operators, func(o struct{ text, name string }) bool { return strings.HasPrefix(rest, o.text) })
