@@ -72,6 +72,8 @@ type Target struct {
 	Host    string
 	Agent   string // of Task and Agent, or the skill of Skill
 	Dir     string // absolute: what relative patterns of rules are relative to
+
+	seen *variety // of Command, once it was looked through
 }
 
 // subject is a call that was read.
@@ -123,13 +125,13 @@ func (s *subject) readCommand(in fields) (err error) {
 	if s.Command, given, err = in.text("command"); err != nil {
 		return err
 	}
-	if s.Command = strings.TrimSpace(s.Command); !given || s.Command == "" {
+	if s.Command = trim(s.Command); !given || s.Command == "" {
 		return errors.New(`it has no "command"`)
 	}
 	if raw, ok := in["dangerouslyDisableSandbox"]; ok && string(raw) != "false" && string(raw) != "null" {
 		s.unconfined = true
 	}
-	s.line = parseLine(s.Command)
+	s.line, s.seen = parseLine(s.Command), varietyOf(s.Command)
 	return nil
 }
 

@@ -100,7 +100,7 @@ func (p Policy) shellBounds(s subject) (rule string, err error) {
 			return p.bound("bash limited"), fmt.Errorf("commands of this run only read, and %w", err)
 		}
 	default:
-		if err := p.git(s.Command, s.Dir); err != nil {
+		if err := p.git(s.Command, s.seen, s.Dir); err != nil {
 			return p.bound("git %s", gitCell(p.Git)), err
 		}
 	}

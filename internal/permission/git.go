@@ -173,12 +173,11 @@ var gitInWorkspace = []string{
 
 // git says why a command line is more of git than the level allows, as far as
 // that can be told, or nil.
-func (p Policy) git(command, dir string) error {
+func (p Policy) git(command string, v *variety, dir string) error {
 	if p.Git == Yes || !strings.Contains(command, "git") && !strings.Contains(command, "GIT") {
 		return nil
 	}
-	v := varietyOf(command)
-	if v.left < 0 {
+	if v.tooMuch() {
 		return errors.New("the line is too long to see what git does in it")
 	}
 	for _, name := range []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"} {

@@ -143,8 +143,11 @@ func (r Rule) Stops(t Target) bool {
 	case r.Content == "":
 		return true
 	case kind == shell:
-		list := variants(t.Command)
-		return list == nil || slices.ContainsFunc(list, func(part string) bool { return commandFits(r.Content, part) })
+		v := t.seen
+		if v == nil {
+			v = varietyOf(t.Command)
+		}
+		return v.tooMuch() || slices.ContainsFunc(v.list, func(part string) bool { return commandFits(r.Content, part) })
 	case strings.HasPrefix(r.Content, "domain:"):
 		return t.Host == "" || hostFits(strings.TrimPrefix(r.Content, "domain:"), t.Host)
 	case kind == spawn || t.Tool == "Skill":

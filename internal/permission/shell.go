@@ -71,7 +71,7 @@ func (l *lexer) join(by string) {
 // end ends the command before pos.
 func (l *lexer) end() {
 	if len(l.words) > 0 {
-		l.line.parts = append(l.line.parts, simple{strings.TrimSpace(l.piece + l.text[l.start:l.pos]), l.words})
+		l.line.parts = append(l.line.parts, simple{trim(l.piece + l.text[l.start:l.pos]), l.words})
 	}
 	l.words, l.piece = nil, ""
 }
@@ -88,7 +88,7 @@ func (l *lexer) run() {
 		rest := l.text[l.pos:]
 		if n := harmlessRedirection(rest); n > 0 && (l.pos == 0 || strings.IndexByte(" \t", l.text[l.pos-1]) >= 0) {
 			l.join("a redirection")
-			l.piece += strings.TrimSpace(l.text[l.start:l.pos])
+			l.piece += trim(l.text[l.start:l.pos])
 			l.pos += n
 			l.start = l.pos
 			continue
@@ -113,6 +113,10 @@ func (l *lexer) run() {
 		l.end()
 	}
 }
+
+// trim takes away what a shell reads as nothing around a command. Other spaces
+// of Unicode are letters to it.
+func trim(text string) string { return strings.Trim(text, " \t\n") }
 
 // harmlessRedirection returns how long the redirection is that text begins with,
 // if it is one to or from nowhere.
@@ -247,38 +251,32 @@ var runners = []string{
 // shells are commands that run command lines.
 var shells = []string{"ash", "bash", "dash", "eval", "fish", "ksh", "sh", "ssh", "su", "watch", "zsh", "xargs", "env"}
 
-// variants returns all the commands that a line may run, as far as that can be
-// told, in the ways in which a rule may name them, and some that it may not run.
-// It returns nil if there are too many.
-func variants(text string) []string {
-	v := varietyOf(text)
-	if v.left < 0 {
-		return nil
-	}
-	return v.list
+// variety is all the commands that a line may run, as far as that can be told,
+// in the ways in which a rule may name them, and some that it may not run.
+type variety struct {
+	list []string
+	gits [][]string // those of git, word by word
+	left int        // bytes that may be added
 }
 
 func varietyOf(text string) *variety {
-	v := &variety{left: maxVariants}
+	v := &variety{left: maxVariety}
 	v.line(text, 0)
 	return v
 }
 
-// maxVariants bounds what is made of one line, in bytes; maxNesting, how deeply
+// tooMuch tells whether the line may run more than what was found.
+func (v *variety) tooMuch() bool { return v.left < 0 }
+
+// maxVariety bounds what is made of one line, in bytes; maxNesting, how deeply
 // commands in it may run others.
 const (
-	maxVariants = 4 << 20
-	maxNesting  = 4
+	maxVariety = 8 << 20
+	maxNesting = 4
 )
 
-type variety struct {
-	list []string
-	gits [][]string // those of git, word by word
-	left int        // bytes
-}
-
 func (v *variety) add(text string) {
-	if v.left -= len(text) + 1; v.left >= 0 {
+	if v.left -= len(text) + 32; v.left >= 0 {
 		v.list = append(v.list, text)
 	}
 }
@@ -290,7 +288,7 @@ func (v *variety) line(text string, depth int) {
 	if v.left < 0 {
 		return
 	}
-	text = strings.TrimSpace(text)
+	text = trim(text)
 	v.add(text)
 	l := parseLine(text)
 	for _, part := range l.parts {
@@ -302,10 +300,13 @@ func (v *variety) line(text string, depth int) {
 	}
 	// What cannot be read is cut wherever a command may begin.
 	for cut := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(";&|()`\n<>${}!", r) }) {
-		v.add(strings.TrimSpace(cut))
-		v.words(strings.Fields(strings.NewReplacer(`"`, "", `'`, "", `\`, "").Replace(cut)), depth)
+		v.add(trim(cut))
+		v.words(strings.Fields(unquote.Replace(cut)), depth)
 	}
 }
+
+// unquote takes away what quotes, where nobody can tell what is quoted.
+var unquote = strings.NewReplacer(`"`, "", `'`, "", `\`, "")
 
 // words adds the command that words are, and those that it runs.
 func (v *variety) words(words []string, depth int) {
@@ -316,8 +317,8 @@ func (v *variety) words(words []string, depth int) {
 		return
 	}
 	name, rest := path.Base(words[0]), strings.Join(words[1:], " ")
-	v.add(strings.TrimSpace(words[0] + " " + rest))
-	v.add(strings.TrimSpace(name + " " + rest))
+	v.add(trim(words[0] + " " + rest))
+	v.add(trim(name + " " + rest))
 	if name == "git" {
 		v.gits = append(v.gits, words)
 	}
