@@ -139,7 +139,7 @@ func onlyReads(s simple) (*reads, error) {
 	r := &reads{}
 	for _, w := range s.words {
 		if w.danger != "" {
-			return nil, fmt.Errorf("%q %s; quote it, or write ./ before it", clip(w.text), w.danger)
+			return nil, fmt.Errorf("%q %s", clip(w.text), w.danger)
 		}
 		if w.glob { // whatever it is for, it becomes names of files
 			r.paths = append(r.paths, w.text)

@@ -66,7 +66,7 @@ func TestLimitedRefuses(t *testing.T) {
 		"ls a=~":                           "a home",
 		"! ls":                             "an exclamation mark",
 		"ls # x":                           "a comment",
-		"ls =ls":                           "begins with =",
+		"ls =ls":                           "the path of a command",
 		"LS_COLORS=x ls":                   "sets a variable",
 		"PATH=. ls":                        "sets a variable",
 		"ls *":                             "may become an option",

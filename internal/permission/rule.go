@@ -147,7 +147,7 @@ func (r Rule) Stops(t Target) bool {
 		if v == nil {
 			v = varietyOf(t.Command)
 		}
-		return v.tooMuch() || slices.ContainsFunc(v.list, func(part string) bool { return commandFits(r.Content, part) })
+		return t.Command == "" || v.tooMuch() || slices.ContainsFunc(v.list, func(part string) bool { return commandFits(r.Content, part) })
 	case strings.HasPrefix(r.Content, "domain:"):
 		return t.Host == "" || hostFits(strings.TrimPrefix(r.Content, "domain:"), t.Host)
 	case kind == spawn || t.Tool == "Skill":

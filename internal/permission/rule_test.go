@@ -65,6 +65,8 @@ func TestRulesThatAllowCommands(t *testing.T) {
 		{"Bash(git *)", "FOO=1 git status", false},
 		{"Bash(git *)", "git x &&", true},
 		{"Bash(git *)", "&& git x", false},
+		{"Bash(git *)", "git status # '\nrm -rf /\n'", false},
+		{"Bash(git *)", "git add ~/x ./*.go", true},
 		{"Bash(if *)", "if x; then rm y; fi", false},
 	} {
 		list := rules(t, strings.Split(test.rules, " + ")...)
@@ -94,6 +96,9 @@ func TestRulesThatStopCommands(t *testing.T) {
 		if got := r.Stops(Target{Tool: "Bash", Command: command, Dir: "/w"}); got != want {
 			t.Errorf("it stops %q: %v, want %v", command, got, want)
 		}
+	}
+	if !r.Stops(Target{Tool: "Bash", Dir: "/w"}) {
+		t.Error("a command that nobody can see passes")
 	}
 	// What cannot be seen through in bounded time is stopped.
 	for _, deep := range []string{strings.Repeat("env ", 9000) + "x", strings.Repeat("find . ", 4000) + strings.Repeat("x ", 4000),

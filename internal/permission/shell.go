@@ -28,7 +28,7 @@ type simple struct {
 type word struct {
 	text   string
 	glob   bool   // * ? or [ stand in it, outside of quotes
-	danger string // what they may become besides files below what stands before them; empty means nothing
+	danger string // what it may become besides itself and files below what it names, and the way out; empty means nothing
 }
 
 // maxWords bounds the words of a line; one with more is opaque.
@@ -43,6 +43,14 @@ func parseLine(text string) line {
 		l.line.opaque = "no command"
 	}
 	return l.line
+}
+
+// Simple tells whether a command line is one command: nothing in it starts
+// another, redirects, or becomes text that nobody has seen yet. It errs on the
+// side of no.
+func Simple(command string) bool {
+	l := parseLine(command)
+	return l.opaque == "" && l.joined == ""
 }
 
 // lexer reads a line from left to right.
@@ -179,12 +187,14 @@ func (l *lexer) word() {
 		case c == '!':
 			l.opaque("an exclamation mark outside of quotes")
 		case c == '#' && l.pos == begin:
-			l.opaque("a comment")
-		case c == '=' && l.pos == begin:
-			l.opaque("a word that begins with =")
-		case c == '~' && (l.pos == begin || strings.IndexByte("=:", l.text[l.pos-1]) >= 0):
-			l.opaque("~, which stands for a home that nobody knows here")
+			l.opaque("a comment") // whose quotes are none
 		default:
+			switch {
+			case c == '=' && l.pos == begin:
+				w.danger = "may become the path of a command; quote it"
+			case c == '~' && (l.pos == begin || strings.IndexByte("=:", l.text[l.pos-1]) >= 0):
+				w.danger = "may become a home that nobody knows here; write the whole path"
+			}
 			if strings.IndexByte("*?[", c) >= 0 {
 				w.glob = true
 				if w.danger == "" {
@@ -209,9 +219,9 @@ func (l *lexer) word() {
 func globDanger(before string) string {
 	switch {
 	case before == "" || before[0] == '-':
-		return "may become an option"
+		return "may become an option; quote it, or write ./ before it"
 	case strings.HasPrefix(before[strings.LastIndex(before, "/")+1:], "."):
-		return "may become .."
+		return "may become ..; quote it, or name the files"
 	}
 	return ""
 }
