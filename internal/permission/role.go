@@ -166,11 +166,13 @@ func (s RoleSpec) cellRules() (rules []Rule) {
 // branch changes by hand, or after a review.
 var (
 	swarmDevDeny = []Rule{
-		{"Bash", "git checkout main*"}, {"Bash", "git checkout master*"}, {"Bash", "git switch main*"}, {"Bash", "git switch master*"},
+		{"Bash", "git checkout main"}, {"Bash", "git checkout master"}, {"Bash", "git checkout -f main"}, {"Bash", "git checkout -f master"},
+		{"Bash", "git switch main"}, {"Bash", "git switch master"}, {"Bash", "git checkout -B *"}, {"Bash", "git switch -C *"},
 		{"Bash", "git branch -f *"}, {"Bash", "git branch --force *"}, {"Bash", "git branch -D *"}, {"Bash", "git branch -M *"},
-		{"Bash", "git checkout -B *"}, {"Bash", "git switch -C *"}, {"Bash", "git update-ref *"}, {"Bash", "git symbolic-ref *"},
-		{"Bash", "git push *-f*"}, {"Bash", "git push * main"}, {"Bash", "git push * master"}, {"Bash", "git push *:main*"}, {"Bash", "git push *:master*"},
-		{"Bash", "git push *:refs*"}, {"Bash", "git push * +*"},
+		{"Bash", "git update-ref *"}, {"Bash", "git symbolic-ref *"},
+		{"Bash", "git push -f*"}, {"Bash", "git push * -f*"}, {"Bash", "git push --force*"}, {"Bash", "git push * --force*"}, {"Bash", "git push * +*"},
+		{"Bash", "git push * main"}, {"Bash", "git push * master"}, {"Bash", "git push *:main*"}, {"Bash", "git push *:master*"},
+		{"Bash", "git push *:refs*"}, {"Bash", "git push --mirror*"}, {"Bash", "git push --all*"},
 	}
 	swarmDevAsk = []Rule{{"Bash", "git push *"}, {"Bash", "git merge *"}, {"Bash", "git worktree *"}, {"Bash", "git remote *"}}
 )
