@@ -87,8 +87,8 @@ var architecture = rules{
 			outside: allow{"os": "what tells whether the CLI is logged in"},
 		},
 		"agent/anthropic": {
-			why:  "a provider knows the contract, the words of conversations, and its tools",
-			ours: []string{"agent", "agent/anthropic/tools", "claude"},
+			why:  "a provider knows the contract, the words of conversations, its tools, and what rules about them mean",
+			ours: []string{"agent", "agent/anthropic/tools", "claude", "internal/permission"},
 			outside: allow{
 				"os":                                     "records of sessions are files",
 				"os/exec":                                "how tools start commands is said in its options; it starts none",
@@ -196,6 +196,9 @@ var architecture = rules{
 				"net/http":          "the statuses of problems",
 				"golang.org/x/sync": "parts that end together",
 			},
+		},
+		"internal/permission": {
+			why: "what a run may do follows from its policy and the call, and from nothing else",
 		},
 		"internal/pool": {
 			why:  "it holds CLIs, and knows nobody who uses them",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dfaf701a/nestor/agent/anthropic/tools"
 	"github.com/dfaf701a/nestor/claude"
+	"github.com/dfaf701a/nestor/internal/permission"
 )
 
 // gate is what decides about tool calls, and what was decided for good. Its
@@ -17,7 +18,7 @@ import (
 type gate struct {
 	mu               sync.Mutex // guards what follows
 	mode             claude.PermissionMode
-	allow, deny, ask []rule
+	allow, deny, ask []permission.Rule
 	hosts            map[string]bool // that calls were allowed to talk to
 }
 
@@ -37,14 +38,11 @@ func (g *gate) grant(host string) {
 func (s *session) mayReach(host string) bool {
 	s.gate.mu.Lock()
 	defer s.gate.mu.Unlock()
-	fits := func(r rule) bool {
-		domain, ok := strings.CutPrefix(r.content, "domain:")
-		return r.tool == "WebFetch" && (r.content == "" || ok && hostFits(domain, host))
-	}
-	if slices.ContainsFunc(s.gate.deny, fits) {
+	t := permission.Target{Tool: "WebFetch", Host: host, Dir: s.dir}
+	if slices.ContainsFunc(s.gate.deny, func(r permission.Rule) bool { return r.Stops(t) }) {
 		return false
 	}
-	return s.gate.mode == claude.ModeBypass || s.gate.hosts[host] || slices.ContainsFunc(s.gate.allow, fits)
+	return s.gate.mode == claude.ModeBypass || s.gate.hosts[host] || allowed(s.gate.allow, t, false)
 }
 
 // inner are tools that touch nothing but the session itself.
@@ -62,7 +60,7 @@ func (g *gate) update(updates []claude.PermissionUpdate) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, u := range updates {
-		list := map[claude.RuleBehavior]*[]rule{claude.RuleAllow: &g.allow, claude.RuleDeny: &g.deny, claude.RuleAsk: &g.ask}[u.Behavior]
+		list := map[claude.RuleBehavior]*[]permission.Rule{claude.RuleAllow: &g.allow, claude.RuleDeny: &g.deny, claude.RuleAsk: &g.ask}[u.Behavior]
 		switch u.Type {
 		case claude.UpdateSetMode:
 			if slices.Contains(permissionModes, u.Mode) {
@@ -80,7 +78,7 @@ func (g *gate) update(updates []claude.PermissionUpdate) {
 			}
 		case claude.UpdateRemoveRules:
 			if list != nil {
-				*list = slices.DeleteFunc(*list, func(r rule) bool {
+				*list = slices.DeleteFunc(*list, func(r permission.Rule) bool {
 					return slices.ContainsFunc(u.Rules, func(gone claude.PermissionRule) bool { return ruleOf(gone) == r })
 				})
 			}
@@ -152,8 +150,8 @@ func (s *session) judge(ctx context.Context, c call, tool tools.Tool) (verdict, 
 	s.gate.mu.Lock()
 	mode, allow, deny, ask := s.gate.mode, s.gate.allow, s.gate.deny, s.gate.ask
 	s.gate.mu.Unlock()
-	stops := func(r rule) bool { return r.stops(tool.Name, q.Input, q.access, s.dir) }
-	allows := func(r rule) bool { return r.allows(tool.Name, q.Input, q.access, s.dir) }
+	about := target(tool.Name, q.Input, q.access, s.dir)
+	stops := func(r permission.Rule) bool { return r.Stops(about) }
 
 	v.input = q.Input
 	no := func(by, format string, args ...any) (verdict, error) {
@@ -179,7 +177,7 @@ func (s *session) judge(ctx context.Context, c call, tool tools.Tool) (verdict, 
 		if !v.allowed && mode == claude.ModePlan && !tool.ReadOnly {
 			return no("mode", "This is plan mode: look, but change nothing. %s was not run. Say what you plan to do.", tool.Name)
 		}
-		v.allowed = v.allowed || slices.ContainsFunc(allow, allows)
+		v.allowed = v.allowed || allowed(allow, about, q.access.Outside)
 	}
 	if v.allowed {
 		return s.granted(q, v), nil
@@ -196,13 +194,6 @@ func (s *session) granted(q *asked, v verdict) verdict {
 		s.gate.grant(q.access.Host)
 	}
 	return v
-}
-
-func (r rule) String() string {
-	if r.content == "" {
-		return r.tool
-	}
-	return r.tool + "(" + r.content + ")"
 }
 
 // askHooks asks the hooks about a call. They may change its input.
@@ -347,7 +338,7 @@ func (s *session) requestOf(q *asked, why string) *claude.PermissionRequest {
 	always := claude.PermissionRule{Tool: q.Name}
 	command, ok := commandOf(q.Input)
 	switch {
-	case q.Name == "Bash" && ok && simple(command):
+	case q.Name == "Bash" && ok && permission.Simple(command):
 		always.Content = command
 	case q.Name == "Bash": // what cannot be told apart cannot be allowed for good
 		always.Tool = ""

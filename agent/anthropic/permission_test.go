@@ -228,7 +228,7 @@ func TestPathRulesThroughSymlink(t *testing.T) {
 func TestReachableHosts(t *testing.T) {
 	s := &session{set: &settings{}}
 	s.gate.mode = claude.ModeDefault
-	s.gate.allow = []rule{{"WebFetch", "domain:*.good.org"}, {"Bash", "domain:no.org"}}
+	s.gate.allow = parseRules(t, "WebFetch(domain:*.good.org)", "Bash(domain:no.org)")
 	s.granted(&asked{access: tools.Access{Host: "asked.org"}}, verdict{allowed: true})
 	s.granted(&asked{access: tools.Access{Host: "denied.org"}}, verdict{})
 	for host, want := range map[string]bool{"a.good.org": true, "good.org": false, "asked.org": true, "denied.org": false, "no.org": false} {
@@ -237,7 +237,7 @@ func TestReachableHosts(t *testing.T) {
 		}
 	}
 	s.gate.mode = claude.ModeBypass
-	s.gate.deny = []rule{{"WebFetch", "domain:bad.org"}}
+	s.gate.deny = parseRules(t, "WebFetch(domain:bad.org)")
 	if !s.mayReach("any.org") || s.mayReach("bad.org") {
 		t.Error("bypass does not reach all but what is denied")
 	}
@@ -327,8 +327,8 @@ func TestRulesThatDenyErrOnTheSafeSide(t *testing.T) {
 		{"WebFetch(domain:evil.org)", "WebFetch", tools.Access{}, true},
 		{"Write", "Edit", tools.Access{}, false},
 	} {
-		r, _ := parseRule(test.rule)
-		if got := r.stops(test.tool, nil, test.access, "/w"); got != test.want {
+		r := parseRules(t, test.rule)[0]
+		if got := r.Stops(target(test.tool, nil, test.access, "/w")); got != test.want {
 			t.Errorf("%s stops %s of %+v: %v", test.rule, test.tool, test.access, got)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dfaf701a/nestor/agent"
 	"github.com/dfaf701a/nestor/claude"
+	"github.com/dfaf701a/nestor/internal/permission"
 )
 
 // The keys of Config.Credentials that this provider reads.
@@ -31,7 +32,7 @@ type settings struct {
 	keep            bool // the conversation, from one message to the next
 	partial         bool
 	mode            claude.PermissionMode
-	allowed         []rule
+	allowed         []permission.Rule
 	schema          *schema                // nil if the result is free text
 	request         []option.RequestOption // where to, and in whose name
 	reachable       bool                   // there is a key, a token or a base URL
@@ -72,7 +73,7 @@ func (p *Provider) settingsOf(c agent.Config) (*settings, error) {
 		fail("%q is no session to resume: its name has letters, digits, - and _", c.Resume)
 	}
 	for _, text := range c.AllowedTools {
-		r, err := parseRule(text)
+		r, err := permission.ParseRule(text)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -132,7 +133,7 @@ func (s *settings) credentials(o Options) {
 // offered whole, as the CLI does.
 func (s *settings) offers(name string) bool {
 	return s.AllowedTools == nil || strings.HasPrefix(name, "mcp__") ||
-		slices.ContainsFunc(s.allowed, func(r rule) bool { return r.tool == name })
+		slices.ContainsFunc(s.allowed, func(r permission.Rule) bool { return r.Tool == name })
 }
 
 func or(text, otherwise string) string {
