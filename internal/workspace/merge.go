@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -239,13 +238,8 @@ func (m *merging) inTheWay(ctx context.Context, files *shadow) (why string, err 
 		if ch.Action != Written {
 			continue
 		}
-		for name := ch.Path; name != "."; name = path.Dir(name) {
-			info, err := root.Lstat(name)
-			if errors.Is(err, fs.ErrNotExist) || err == nil && (goes[name] || info.IsDir() && name != ch.Path) {
-				continue
-			}
+		if name := obstacle(root, ch.Path, goes); name != "" && !slices.Contains(m.conflicts, name) {
 			m.conflicts = append(m.conflicts, name)
-			break
 		}
 	}
 	if len(m.conflicts) > 0 {
@@ -263,6 +257,25 @@ func (m *merging) inTheWay(ctx context.Context, files *shadow) (why string, err 
 		}
 	}
 	return "", nil
+}
+
+// obstacle returns what is in the place of a new file, or of a folder above it, and
+// does not go.
+func obstacle(root *os.Root, file string, goes map[string]bool) string {
+	for i := range len(file) + 1 {
+		if i < len(file) && file[i] != '/' {
+			continue
+		}
+		name := file[:i]
+		info, err := root.Lstat(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), err == nil && goes[name]:
+			return ""
+		case err != nil, i == len(file), !info.IsDir():
+			return name
+		}
+	}
+	return ""
 }
 
 // checkouts returns the folders where a branch is checked out.

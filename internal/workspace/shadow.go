@@ -141,9 +141,14 @@ func (s *shadow) capture(ctx context.Context) (captured, error) {
 	if err != nil {
 		return captured{}, err
 	}
-	names, c, err := s.sort(out)
+	names, gone, c, err := s.sort(out)
 	if err != nil {
 		return captured{}, err
+	}
+	if len(gone) > 0 {
+		if _, err := s.run(ctx, bytes.NewReader(gone), "update-index", "--force-remove", "-z", "--stdin"); err != nil {
+			return captured{}, err
+		}
 	}
 	if len(names) > 0 {
 		if _, err := s.run(ctx, bytes.NewReader(names), "update-index", "--add", "--remove", "--replace", "-z", "--stdin"); err != nil {
@@ -155,11 +160,12 @@ func (s *shadow) capture(ctx context.Context) (captured, error) {
 	return c, err
 }
 
-// sort tells what git can take of the names that are different.
-func (s *shadow) sort(list []byte) (names []byte, c captured, err error) {
+// sort tells what git can take of the names that are different, and what is gone
+// because a folder is in its place.
+func (s *shadow) sort(list []byte) (names, gone []byte, c captured, err error) {
 	root, err := os.OpenRoot(s.tree)
 	if err != nil {
-		return nil, c, err
+		return nil, nil, c, err
 	}
 	defer root.Close()
 	seen, limits, size := map[string]bool{}, Options{}.withDefaults(), int64(0)
@@ -168,7 +174,7 @@ func (s *shadow) sort(list []byte) (names []byte, c captured, err error) {
 			continue
 		}
 		if seen[name] = true; len(seen) > limits.MaxFiles {
-			return nil, c, &BoundError{What: "files", Max: int64(limits.MaxFiles), Where: s.tree}
+			return nil, nil, c, &BoundError{What: "files", Max: int64(limits.MaxFiles), Where: s.tree}
 		}
 		if dir, ok := strings.CutSuffix(name, "/"); ok {
 			c.nested = append(c.nested, dir)
@@ -184,7 +190,7 @@ func (s *shadow) sort(list []byte) (names []byte, c captured, err error) {
 			}
 			f.Close()
 			if size += info.Size(); size > limits.MaxBytes {
-				return nil, c, &BoundError{What: "bytes", Max: limits.MaxBytes, Where: s.tree}
+				return nil, nil, c, &BoundError{What: "bytes", Max: limits.MaxBytes, Where: s.tree}
 			}
 		case err == nil && !info.IsDir() && info.Mode()&fs.ModeSymlink == 0:
 			c.left = append(c.left, name)
@@ -192,8 +198,13 @@ func (s *shadow) sort(list []byte) (names []byte, c captured, err error) {
 		case errors.Is(err, fs.ErrPermission):
 			c.left = append(c.left, name)
 			continue
+		case err == nil && info.IsDir():
+			if _, err := root.Lstat(name + "/.git"); err != nil { // else it is a submodule
+				gone = append(append(gone, name...), 0)
+				continue
+			}
 		}
 		names = append(append(names, name...), 0)
 	}
-	return names, c, nil
+	return names, gone, c, nil
 }
