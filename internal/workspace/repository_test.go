@@ -280,3 +280,22 @@ func TestManyAndLargeFiles(t *testing.T) {
 		t.Errorf("main has %d files", got)
 	}
 }
+
+// A change that has the size and almost the time of what was there is seen.
+func TestChangeThatLooksTheSame(t *testing.T) {
+	r := newRepo(t, tree{"x": "0"})
+	s := New(SpaceOptions{Project: r.dir})
+	q := Request{Run: newRun(), Kind: Worktree}
+	for i := range 10 {
+		sp := mustOpen(t, s, q)
+		want := fmt.Sprint(9 - i)
+		tree{"x": want}.write(t, sp.Dir)
+		if d, err := sp.Diff(t.Context()); err != nil || want != "0" && !strings.Contains(d.Patch, "+"+want) {
+			t.Errorf("%s: it differs by %+v, %v", want, d, err)
+		}
+		out := mustClose(t, sp, Keep)
+		if got, _ := r.at(out.Branch, "x"); got != want {
+			t.Errorf("%q is committed, want %q", got, want)
+		}
+	}
+}

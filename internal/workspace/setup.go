@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -107,14 +108,7 @@ func (sp *Space) setup(ctx context.Context) error {
 	cmd.Env = append(cmd.Env, sp.Env...)
 	cmd.Env = append(cmd.Env, "NESTOR_RUN_ID="+string(sp.rec.Run), "NESTOR_PROJECT="+sp.rec.From, "NESTOR_BRANCH="+sp.rec.Branch)
 	said := &lastBytes{max: 4 << 10}
-	cmd.Stdout, cmd.Stderr = said, said
-	cmd.Cancel = func() error { return interrupt(cmd.Process) }
-	cmd.WaitDelay = 2 * time.Second
-	setGroup(cmd)
-	err := cmd.Run()
-	if cmd.Process != nil {
-		killGroup(cmd.Process)
-	}
+	err := runGroup(ctx, cmd, said)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -122,6 +116,33 @@ func (sp *Space) setup(ctx context.Context) error {
 		return fmt.Errorf("running the set-up %q in %s: %w\n%s", o.Setup, sp.rec.Dir, err, strings.TrimSpace(strings.ToValidUTF8(string(said.tail), "\ufffd")))
 	}
 	return nil
+}
+
+// runGroup runs a command to its end, and ends what it left in its group.
+func runGroup(ctx context.Context, cmd *exec.Cmd, said io.Writer) error {
+	// A pipe of ours: what is left in the background does not keep Wait waiting.
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	cmd.Stdout, cmd.Stderr = w, w
+	cmd.Cancel = func() error { return interrupt(cmd.Process) }
+	cmd.WaitDelay = 2 * time.Second
+	setGroup(cmd)
+	if err := errors.Join(cmd.Start(), w.Close()); err != nil {
+		return err
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		io.Copy(said, r)
+	}()
+	err = cmd.Wait()
+	killGroup(cmd.Process)
+	r.SetReadDeadline(time.Now().Add(time.Second)) // what left the group may hold it still
+	<-read
+	return err
 }
 
 // isOurs tells whether a variable is not for commands of a project.

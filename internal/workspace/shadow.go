@@ -3,6 +3,7 @@ package workspace
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -96,34 +97,45 @@ func (s *shadow) bounded(ctx context.Context, max int, stdin io.Reader, args ...
 	return s.git.run(ctx, c)
 }
 
-// with returns the same shadow with another index, which is a copy of this one's.
-// The caller removes it.
-func (s *shadow) with(from string) (*shadow, error) {
+// with returns the same shadow with an index of its own, which is a copy of one
+// that there is, if it is. The caller removes it.
+func (s *shadow) with(index string) (*shadow, error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, err
 	}
-	to, err := os.CreateTemp(s.dir, "index-*")
-	if err != nil {
-		return nil, err
-	}
-	in, err := os.Open(from)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		err = errors.Join(to.Close(), os.Remove(to.Name())) // git wants none rather than an empty one
-	case err == nil:
-		_, err = io.Copy(to, in)
-		err = errors.Join(err, to.Close())
-		in.Close()
-	default:
-		to.Close()
-	}
-	if err != nil {
-		os.Remove(to.Name())
-		return nil, err
-	}
 	other := *s
-	other.index = to.Name()
+	other.index = filepath.Join(s.dir, "index-"+rand.Text())
+	err := copyIndex(index, other.index)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	return &other, nil
+}
+
+// copyIndex replaces an index by another. It keeps the time: by it git knows which
+// files may have changed after they were looked at without looking different.
+func copyIndex(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	content, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	next := to + ".next"
+	if err := os.WriteFile(next, content, 0o600); err != nil {
+		return err
+	}
+	if err := os.Chtimes(next, info.ModTime(), info.ModTime()); err != nil {
+		return err
+	}
+	return os.Rename(next, to)
 }
 
 // capture writes down what the files are. It changes none of them.

@@ -16,8 +16,14 @@ func setGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: t
 // interrupt asks a group to end.
 func interrupt(p *os.Process) error { return signal(p, syscall.SIGTERM) }
 
-// killGroup kills what is left of a group.
-func killGroup(p *os.Process) error { return signal(p, syscall.SIGKILL) }
+// killGroup kills what a process that was waited for left in its group. Its number
+// may belong to somebody else; but not as long as something is in its group, and
+// then no process has it.
+func killGroup(p *os.Process) {
+	if errors.Is(syscall.Kill(p.Pid, 0), syscall.ESRCH) {
+		syscall.Kill(-p.Pid, syscall.SIGKILL)
+	}
+}
 
 func signal(p *os.Process, sig syscall.Signal) error {
 	err := syscall.Kill(-p.Pid, sig)

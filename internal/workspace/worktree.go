@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -224,32 +223,13 @@ func removeAll(dir string) error {
 		return err
 	}
 	fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			if info, err := d.Info(); err == nil && info.Mode().Perm()&0o700 != 0o700 {
-				root.Chmod(name, 0o700)
-				if err != nil {
-					return nil
-				}
-			}
+		if err == nil && d.IsDir() {
+			root.Chmod(name, 0o700) // before it is read; what cannot be changed is in the error below
 		}
 		return nil
 	})
 	root.Close()
 	return os.RemoveAll(dir)
-}
-
-// copyIndex replaces an index by another.
-func copyIndex(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	content, err := io.ReadAll(in)
-	if err != nil {
-		return err
-	}
-	return replaceFile(to, content)
 }
 
 // discard removes all that there is of a run.
