@@ -57,3 +57,11 @@ func syncDir(dir string) error {
 	defer d.Close()
 	return d.Sync()
 }
+
+// fileNumber tells one file from another that took its place.
+func fileNumber(info os.FileInfo) uint64 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(s.Ino)
+	}
+	return 0
+}
