@@ -99,7 +99,7 @@ func (sp *Space) drop(ctx context.Context, project string) error {
 	if err := sp.note(dropping); err != nil {
 		return err
 	}
-	return sp.spaces.discard(ctx, project, sp.home, sp.rec)
+	return sp.spaces.discard(ctx, project, sp.home, sp.rec, sp.lock)
 }
 
 // commit puts all work on the run's branch. It returns why the folder has to stay

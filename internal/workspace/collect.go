@@ -249,9 +249,9 @@ func (s *Spaces) sweep(ctx context.Context, project string) error {
 		case !known && !exists(worktreeOf(project, run)):
 			err = os.RemoveAll(home)
 		case known && rec.State == dropping:
-			err = s.discard(ctx, project, home, rec)
+			err = s.discard(ctx, project, home, rec, lock)
 		case known && rec.State == opening:
-			err = s.abandon(ctx, project, home, rec)
+			err = s.abandon(ctx, project, home, rec, lock)
 		}
 		if err = errors.Join(err, lock.Close()); err != nil {
 			return err
@@ -262,7 +262,7 @@ func (s *Spaces) sweep(ctx context.Context, project string) error {
 
 // abandon removes a worktree that was never ready. Its branch stays if there is
 // work on it.
-func (s *Spaces) abandon(ctx context.Context, project, home string, rec record) error {
+func (s *Spaces) abandon(ctx context.Context, project, home string, rec record, lock *os.File) error {
 	if rec.Kind == Worktree {
 		repo, err := s.git.open(ctx, rec.From)
 		if err != nil {
@@ -281,7 +281,7 @@ func (s *Spaces) abandon(ctx context.Context, project, home string, rec record) 
 			return rec.write(home)
 		}
 	}
-	return s.discard(ctx, project, home, rec)
+	return s.discard(ctx, project, home, rec, lock)
 }
 
 // remove removes a run that nobody uses, unless it holds work after all.
@@ -309,7 +309,7 @@ func (s *Spaces) remove(ctx context.Context, project string, run nestor.ID, forc
 	if err := rec.write(home); err != nil {
 		return false, err
 	}
-	return true, s.discard(ctx, project, home, rec)
+	return true, s.discard(ctx, project, home, rec, lock)
 }
 
 // sizeOf returns the bytes below a folder, as far as they can be seen.

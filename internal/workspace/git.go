@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -53,7 +54,16 @@ var errCut = errors.New("the output is longer than allowed")
 var errNoGit = errors.New("git is not installed: install it, or name the command")
 
 // git runs commands of git. The zero git is the one in PATH.
-type git struct{ command string }
+type git struct {
+	command string
+	hold    []*os.File // locks that a command keeps if it outlives this process
+}
+
+// holding returns a git whose commands keep a lock, too.
+func (g git) holding(lock *os.File) git {
+	g.hold = append(g.hold[:len(g.hold):len(g.hold)], lock)
+	return g
+}
 
 // call is one command of git.
 type call struct {
@@ -89,6 +99,9 @@ func (g git) run(ctx context.Context, c call) ([]byte, error) {
 	}
 	cmd.Env = append(gitEnviron(c), c.env...)
 	cmd.Stdin = c.stdin
+	if runtime.GOOS != "windows" { // where files cannot be handed on
+		cmd.ExtraFiles = g.hold
+	}
 	out, said := &bounded{max: c.max}, &bounded{max: 4 << 10, rest: true}
 	cmd.Stdout, cmd.Stderr = out, said
 	// Asked, git removes its locks; after that it has no choice.

@@ -3,6 +3,7 @@ package workspace
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,6 +21,13 @@ func (sp *Space) merge(ctx context.Context, out *Outcome) error {
 		return err
 	}
 	defer lock.Close()
+	// A git that outlives this process keeps others from merging.
+	repo, files := *sp.repo, *sp.shadow
+	repo.git = repo.git.holding(lock)
+	files.git = repo.git
+	if err := sp.finish(ctx, &repo, files); err != nil {
+		return fmt.Errorf("finishing a merge that was interrupted: %w", err)
+	}
 	into := strings.TrimPrefix(sp.rec.BaseRef, "refs/heads/")
 	if into == "" {
 		out.Why = fmt.Sprintf("it began at commit %.12s, which is no branch: merge %s where it belongs", sp.rec.Base, sp.rec.Branch)
@@ -27,7 +35,7 @@ func (sp *Space) merge(ctx context.Context, out *Outcome) error {
 	}
 	const tries = 3 // somebody else may commit meanwhile
 	for range tries {
-		m := &merging{Space: sp, tip: out.Commit, into: into}
+		m := &merging{Space: sp, repo: &repo, shadow: &files, tip: out.Commit, into: into}
 		why, err := m.do(ctx)
 		if errors.Is(err, errMoved) {
 			continue
@@ -50,6 +58,8 @@ var errMoved = errors.New("the branch has moved meanwhile")
 // merging is one try to merge.
 type merging struct {
 	*Space
+	repo      *repository
+	shadow    *shadow
 	into      string // the branch
 	tip       string // what is merged
 	base      string // what it is merged into
@@ -130,44 +140,96 @@ func (m *merging) move(ctx context.Context) error {
 
 // intoCheckout merges into the branch that is checked out in the project. Its files
 // are changed first: were the branch, and the process killed, the checkout would
-// seem to undo the merge. A checkout where that was done before and the rest was
-// not is finished.
+// seem to undo the merge.
 func (m *merging) intoCheckout(ctx context.Context) (why string, err error) {
 	files := *m.shadow
 	files.tree, files.index = m.repo.top, filepath.Join(m.repo.private, "index")
-	applied, why, err := m.look(ctx, &files)
-	if why != "" || err != nil {
+	if why, err := m.look(ctx, &files); why != "" || err != nil {
 		return why, err
 	}
-	if !applied {
-		if _, err := files.run(ctx, nil, "read-tree", "-m", "-u", m.base, m.result); err != nil {
-			if refused, ok := errors.AsType[*gitError](err); ok {
-				return fmt.Sprintf("git would not change %s: %s", m.repo.top, strings.TrimSpace(refused.stderr)), nil
-			}
-			return "", err
-		}
-	}
-	err = m.move(ctx)
+	p := pending{Top: m.repo.top, Ref: m.rec.BaseRef, From: m.base, To: m.result}
+	text, err := json.Marshal(p)
 	if err != nil {
-		// Back to what is on the branch that somebody else has moved from here.
-		_, back := files.run(context.WithoutCancel(ctx), nil, "read-tree", "-m", "-u", m.result, m.base)
-		err = errors.Join(err, back)
-		if back != nil && errors.Is(err, errMoved) {
-			err = fmt.Errorf("putting %s back: %v", m.repo.top, back)
+		return "", err
+	}
+	if err := replaceFile(m.pendingFile(), text); err != nil {
+		return "", err
+	}
+	if _, err := files.run(ctx, nil, "read-tree", "-m", "-u", m.base, m.result); err != nil {
+		if refused, ok := errors.AsType[*gitError](err); ok {
+			why, err = fmt.Sprintf("git would not change %s: %s", m.repo.top, strings.TrimSpace(refused.stderr)), nil
+			return why, os.Remove(m.pendingFile())
+		}
+		return "", err // what is half done is finished by the next
+	}
+	if err := m.move(ctx); err != nil {
+		// Back to what was there: somebody else has moved the branch.
+		if _, back := files.run(context.WithoutCancel(ctx), nil, "read-tree", "-m", "-u", m.result, m.base); back != nil {
+			return "", fmt.Errorf("putting %s back: %w", m.repo.top, back)
+		}
+		return "", errors.Join(err, os.Remove(m.pendingFile()))
+	}
+	return "", os.Remove(m.pendingFile())
+}
+
+// pending is a merge into a checkout that is under way: .nestor/spaces/merge.json.
+type pending struct {
+	Top  string `json:"top"`
+	Ref  string `json:"ref"`
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+func (sp *Space) pendingFile() string { return filepath.Join(filepath.Dir(sp.home), "merge.json") }
+
+// finish does what is left of a merge whose process was killed, of whatever run: if
+// the checkout is as the merge makes it, the branch follows. Anything else is for
+// the user, who is told that the checkout is not clean.
+func (sp *Space) finish(ctx context.Context, repo *repository, files shadow) error {
+	text, err := os.ReadFile(sp.pendingFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var p pending
+	if json.Unmarshal(text, &p) == nil && sameFolder(p.Top, repo.top) && p.Ref == repo.branch {
+		files.tree, files.index = repo.top, filepath.Join(repo.private, "index")
+		if err := files.prepare(); err != nil {
+			return err
+		}
+		look, err := files.with(files.index)
+		if err != nil {
+			return err
+		}
+		defer os.Remove(look.index)
+		staged, err := look.run(ctx, nil, "write-tree")
+		if err != nil && ctx.Err() != nil {
+			return err
+		}
+		to, treeErr := repo.treeOf(ctx, p.To)
+		if err == nil && treeErr == nil && strings.TrimSpace(string(staged)) == to {
+			if now, err := repo.commit(ctx, p.Ref); err != nil {
+				return err
+			} else if now == p.From {
+				if err := repo.move(ctx, p.Ref, p.To, p.From, "nestor: finish a merge"); err != nil {
+					return err
+				}
+			}
 		}
 	}
-	return "", err
+	return os.Remove(sp.pendingFile())
 }
 
 // look tells whether the checkout may be changed: all in it is committed, and
-// nothing that git does not track is in the way. Applied tells that it is changed
-// already.
-func (m *merging) look(ctx context.Context, files *shadow) (applied bool, why string, err error) {
+// nothing that git does not track is in the way.
+func (m *merging) look(ctx context.Context, files *shadow) (why string, err error) {
 	if err := files.prepare(); err != nil {
-		return false, "", err
+		return "", err
 	}
-	dirty := func(what string) (bool, string, error) {
-		return false, fmt.Sprintf("the checkout %s of %s %s: commit or stash that, then run git merge %s", m.repo.top, m.into, what, m.rec.Branch), nil
+	dirty := func(what string) (string, error) {
+		return fmt.Sprintf("the checkout %s of %s %s: commit or stash that, then run git merge %s", m.repo.top, m.into, what, m.rec.Branch), nil
 	}
 	if _, err := os.Lstat(files.index + ".lock"); err == nil {
 		return dirty("is being changed by another git")
@@ -175,7 +237,7 @@ func (m *merging) look(ctx context.Context, files *shadow) (applied bool, why st
 	// Git would refresh the index, and that is not ours to do yet.
 	look, err := files.with(files.index)
 	if err != nil {
-		return false, "", err
+		return "", err
 	}
 	defer os.Remove(look.index)
 	staged, err := look.run(ctx, nil, "write-tree")
@@ -184,37 +246,28 @@ func (m *merging) look(ctx context.Context, files *shadow) (applied bool, why st
 	}
 	before, err := m.repo.treeOf(ctx, m.base)
 	if err != nil {
-		return false, "", err
+		return "", err
 	}
-	after, err := m.repo.treeOf(ctx, m.result)
-	if err != nil {
-		return false, "", err
-	}
-	tree := strings.TrimSpace(string(staged))
-	if applied = tree == after && tree != before; !applied && tree != before {
+	if strings.TrimSpace(string(staged)) != before {
 		return dirty("has staged changes")
 	}
 	changed, err := look.run(ctx, nil, "ls-files", "-z", "--modified", "--deleted")
 	if err != nil {
-		return false, "", err
+		return "", err
 	}
 	if name, _, _ := strings.Cut(string(changed), "\x00"); name != "" {
 		return dirty(fmt.Sprintf("has changes, such as of %q", name))
 	}
 	marks, err := look.run(ctx, nil, "ls-files", "-z", "-v")
 	if err != nil {
-		return false, "", err
+		return "", err
 	}
 	for entry := range bytes.SplitSeq(marks, []byte{0}) {
 		if len(entry) > 0 && entry[0] != 'H' {
 			return dirty(fmt.Sprintf("has files that git is told not to look at, such as %q", entry[2:]))
 		}
 	}
-	if applied {
-		return true, "", nil
-	}
-	why, err = m.inTheWay(ctx, files)
-	return false, why, err
+	return m.inTheWay(ctx, files)
 }
 
 // inTheWay says what of the files that git does not track would be overwritten,

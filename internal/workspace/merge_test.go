@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -174,13 +175,25 @@ func TestMergeThatWasInterrupted(t *testing.T) {
 	tree{"new": "n"}.write(t, sp.Dir)
 	out := mustClose(t, sp, Keep)
 	r.git("read-tree", "-m", "-u", "main", out.Commit)
+	text, err := json.Marshal(pending{Top: r.dir, Ref: "refs/heads/main", From: r.git("rev-parse", "main"), To: out.Commit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree{".nestor/spaces/merge.json": string(text)}.write(t, r.dir)
 	if got := r.git("status", "--porcelain"); got != "A  new" {
 		t.Fatalf("git sees the project as %q", got)
 	}
-	out = mustClose(t, mustOpen(t, s, q), Merge)
+	other := mustOpen(t, s, Request{Run: newRun(), Kind: Worktree})
+	tree{"other": "o"}.write(t, other.Dir)
+	out = mustClose(t, other, Merge)
 	if got := r.git("status", "--porcelain"); out.End != Merge || got != "" {
 		t.Errorf("the outcome is %+v, and git sees %q", out, got)
 	}
+	if out = mustClose(t, mustOpen(t, s, q), Merge); out.End != Merge {
+		t.Errorf("the outcome is %+v", out)
+	}
+	has(t, r.dir, "new", "n")
+	has(t, r.dir, "other", "o")
 }
 
 // What a critic is to approve is closed and kept, looked at, and merged when it is

@@ -5,9 +5,7 @@ package workspace
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -73,23 +71,5 @@ func TestWhatCannotBeCommitted(t *testing.T) {
 	}
 	if _, err := os.Lstat(filepath.Join(sp.Dir, "was a file")); err != nil {
 		t.Error(err)
-	}
-}
-
-// waitGone waits until a process is gone, or a zombie that nobody waits for.
-func waitGone(t *testing.T, pid string) {
-	t.Helper()
-	n, err := strconv.Atoi(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for t.Context().Err() == nil {
-		if syscall.Kill(n, 0) != nil {
-			return
-		}
-		if text, err := os.ReadFile("/proc/" + pid + "/stat"); err == nil && strings.Contains(string(text), ") Z ") {
-			return
-		}
-		runtime.Gosched()
 	}
 }

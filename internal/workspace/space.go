@@ -58,7 +58,7 @@ type Spaces struct {
 
 // New returns the spaces of a project. It starts nothing, and looks at nothing.
 func New(o SpaceOptions) *Spaces {
-	s := &Spaces{options: o, git: git{o.Git}, log: o.Log}
+	s := &Spaces{options: o, git: git{command: o.Git}, log: o.Log}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -144,7 +144,7 @@ func (s *Spaces) open(ctx context.Context, q Request) (_ *Space, err error) {
 		return nil, err
 	}
 	if known && rec.State == dropping {
-		if err := s.discard(ctx, project, sp.home, rec); err != nil {
+		if err := s.discard(ctx, project, sp.home, rec, sp.lock); err != nil {
 			return nil, err
 		}
 		sp.lock.Close()
@@ -252,7 +252,7 @@ func (sp *Space) openFolder(ctx context.Context) error {
 	} else if !info.IsDir() {
 		return fmt.Errorf("%s is no folder", sp.rec.Dir)
 	}
-	sp.shadow = &shadow{git: sp.spaces.git, dir: filepath.Join(sp.home, "git"), index: filepath.Join(sp.home, "index"), tree: sp.rec.Dir, format: "sha1"}
+	sp.shadow = &shadow{git: sp.spaces.git.holding(sp.lock), dir: filepath.Join(sp.home, "git"), index: filepath.Join(sp.home, "index"), tree: sp.rec.Dir, format: "sha1"}
 	if sp.rec.State == opening {
 		tree, err := sp.shadow.capture(ctx)
 		if err != nil {

@@ -87,7 +87,7 @@ func (r *repository) admin(run nestor.ID) string {
 
 // openWorktree makes the worktree of a run, or takes up the one it had.
 func (sp *Space) openWorktree(ctx context.Context, project string) error {
-	repo, err := sp.spaces.git.open(ctx, sp.rec.From)
+	repo, err := sp.spaces.git.holding(sp.lock).open(ctx, sp.rec.From)
 	if err != nil {
 		return fmt.Errorf("looking for the git repository of %s: %w", sp.rec.From, err)
 	}
@@ -121,7 +121,7 @@ func (sp *Space) openWorktree(ctx context.Context, project string) error {
 // shadowOf is the shadow of a run's worktree.
 func (s *Spaces) shadowOf(repo *repository, home string, rec record) *shadow {
 	sh := &shadow{
-		git: s.git, dir: filepath.Join(home, "git"), index: filepath.Join(home, "index"), tree: rec.Top, format: repo.format,
+		git: repo.git, dir: filepath.Join(home, "git"), index: filepath.Join(home, "index"), tree: rec.Top, format: repo.format,
 		objects: repo.objects, base: rec.Base, exclude: filepath.Join(repo.common, "info", "exclude"),
 	}
 	for _, name := range s.options.Copy {
@@ -232,14 +232,14 @@ func removeAll(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// discard removes all that there is of a run.
-func (s *Spaces) discard(ctx context.Context, project, home string, rec record) error {
+// discard removes all that there is of a run, whose lock the caller has.
+func (s *Spaces) discard(ctx context.Context, project, home string, rec record, lock *os.File) error {
 	if err := s.release(ctx, home); err != nil {
 		return err
 	}
 	if rec.Kind == Worktree {
 		top := worktreeOf(project, rec.Run)
-		repo, err := s.git.open(ctx, rec.From)
+		repo, err := s.git.holding(lock).open(ctx, rec.From)
 		switch {
 		case errors.Is(err, errNoRepository) || errors.Is(err, fs.ErrNotExist):
 			err = removeAll(top)
