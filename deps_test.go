@@ -208,10 +208,15 @@ var architecture = rules{
 			},
 		},
 		"internal/workspace": {
-			why: "it knows folders, and nothing of the runs that work in them",
+			why:  "it knows folders, and of the runs that work in them no more than their names",
+			ours: []string{"."},
 			outside: allow{
-				"os":      "files are what it is about",
-				"syscall": "how a file is opened without waiting for a pipe that took its place",
+				"os":                           "files are what it is about",
+				"os/exec":                      "git, and what makes a new worktree ready",
+				"net":                          "ports that are handed out are tried first",
+				"syscall":                      "locks, process groups, and how a file is opened without waiting for a pipe that took its place",
+				"golang.org/x/sys":             "locks, on Windows",
+				"github.com/fsnotify/fsnotify": "what commands change; five operating systems tell it in five ways",
 			},
 		},
 		"internal/sandbox": {

@@ -1,6 +1,11 @@
 // Package workspace knows the folders that runs work in.
 //
-// This part brings back what a run changed on another machine: [Take] notes what a
+// [Spaces] gives a run its folder: the workspace of a swarm, a plain folder, or a
+// git worktree on a branch of its own, and sees to what becomes of it. A
+// repository is not trusted: nothing that its configuration, hooks or attributes
+// name is run.
+//
+// The other part brings back what a run changed on another machine: [Take] notes what a
 // folder holds, [Snapshot.Changes] says what is different later, [Changes.Pack]
 // writes that down, and [Apply] does the same to a folder that is as the other was
 // before.
