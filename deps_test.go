@@ -167,7 +167,7 @@ var architecture = rules{
 		},
 		"internal/runner": {
 			why:  "it executes a run with any agent, and knows nobody who starts runs",
-			ours: []string{".", "agent"},
+			ours: []string{".", "agent", "claude"},
 			outside: allow{
 				"github.com/google/jsonschema-go": "a result follows its schema, whatever the provider says",
 			},
@@ -186,8 +186,8 @@ var architecture = rules{
 			why: "it builds the parts and runs them: the only place that knows them all",
 			ours: []string{
 				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "internal/broker", "internal/engine",
-				"internal/eventlog", "internal/history", "internal/plan", "internal/pool", "internal/runner", "internal/sandbox",
-				"internal/server",
+				"internal/eventlog", "internal/history", "internal/permission", "internal/plan", "internal/pool", "internal/runner",
+				"internal/sandbox", "internal/server",
 				"internal/workspace",
 			},
 			outside: allow{

@@ -89,6 +89,15 @@ type (
 		ToolUseID string `json:"tool_use_id"`
 		Output    *Blob  `json:"output,omitempty"` // the whole, if Summary is not all
 	}
+	// Decision says whether a tool call may be made.
+	Decision struct {
+		Header
+		Tool      string `json:"tool"`
+		ToolUseID string `json:"tool_use_id,omitempty"`
+		Allowed   bool   `json:"allowed"`
+		Reason    string `json:"reason,omitempty"`
+		Rule      string `json:"rule,omitempty"` // what made it
+	}
 	// ProviderMessage is something of a provider that has no event of its own.
 	ProviderMessage struct {
 		Header
@@ -244,6 +253,7 @@ func (*ThinkingDelta) wire() string     { return "thinking_delta" }
 func (*ThinkingComplete) wire() string  { return "thinking_complete" }
 func (*ToolStart) wire() string         { return "tool_start" }
 func (*ToolComplete) wire() string      { return "tool_complete" }
+func (*Decision) wire() string          { return "decision" }
 func (*ProviderMessage) wire() string   { return "provider_message" }
 func (*ErrorEvent) wire() string        { return "error" }
 func (*AgentSpawn) wire() string        { return "agent_spawn" }
@@ -286,6 +296,8 @@ func newEvent(wire string) Event {
 		return new(ToolStart)
 	case "tool_complete":
 		return new(ToolComplete)
+	case "decision":
+		return new(Decision)
 	case "provider_message":
 		return new(ProviderMessage)
 	case "error":

@@ -40,6 +40,7 @@ func samples() []nestor.Event {
 		&nestor.ToolStart{Header: h, Tool: "Bash", Description: "list", Input: json.RawMessage(`{"command":"ls"}`), ToolUseID: "t1"},
 		&nestor.ToolComplete{Header: h, Tool: "Bash", Success: true, Summary: "3 files", ToolUseID: "t1", Output: &nestor.Blob{Ref: "sha256-1", Size: 9, Type: "text/plain"}},
 		&nestor.ProviderMessage{Header: h, Raw: json.RawMessage(`{"type":"new"}`)},
+		&nestor.Decision{Header: h, Tool: "Bash", ToolUseID: "t", Allowed: true, Reason: "r", Rule: "role critic: bash no"},
 		&nestor.ErrorEvent{Header: h, Message: "no", Kind: nestor.Provider},
 		&nestor.AgentSpawn{Header: h, Agent: "bob", Description: "look", Child: child},
 		&nestor.ExecutionStart{Header: h, ExecutionID: "x", Agent: "ada", Swarm: "s", Workspace: "w", Attempt: 2},

@@ -15,6 +15,7 @@ type TaskOptions struct {
 	// asked; nil means those of the config.
 	Tools          []string `json:"tools,omitempty"`
 	PermissionMode string   `json:"permission_mode,omitempty"` // empty means that of the config
+	Role           string   `json:"role,omitempty"`            // that bounds what it may do; empty means that of the config
 	Sandbox        string   `json:"sandbox,omitempty"`         // off, files or strict; empty means that of the config
 	Env            []string `json:"env,omitempty"`             // K=V, for what the agent starts
 	Session        string   `json:"session_id,omitempty"`      // of the provider, to go on with; empty begins a new one

@@ -17,6 +17,7 @@ type config struct {
 	Models         map[string]string // names, by high-tier, medium-tier and low-tier
 	Tools          []string          // that exist and need no question; nil means all
 	PermissionMode string
+	Role           string // of runs; empty means none
 	Sandbox        string // off, files or strict
 	Slots          int
 	Limits         nestor.Limits // nothing in it is left open

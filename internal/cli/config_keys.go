@@ -51,6 +51,8 @@ func configKeys() []configKey {
 			}},
 		{name: "permission_mode", trust: widerMode, doc: "what happens to tool calls that no rule decides", flag: "permission-mode",
 			in: func(c *config) setting { return choiceSetting{&c.PermissionMode, permissionModes()} }},
+		{name: "role", doc: "what bounds a run: orchestrator, implementer, researcher, critic, reviewer, monitor; unset means none",
+			in: func(c *config) setting { return textSetting{&c.Role, "a role's name"} }},
 		{name: "sandbox", doc: "how an agent's processes are confined: not at all, to their files, or to these and the network", trust: weaker,
 			in: func(c *config) setting { return choiceSetting{&c.Sandbox, []string{"off", "files", "strict"}} }},
 		{name: "slots", doc: "how many agents work at once",

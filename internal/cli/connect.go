@@ -118,7 +118,7 @@ func daemonOptions(project string, cfg *config) (daemon.Options, error) {
 // workerOptions says how runs are executed.
 func workerOptions(cfg *config) (daemon.Worker, error) {
 	w := daemon.Worker{
-		Provider: cfg.Provider, Slots: cfg.Slots, Labels: cfg.Label, Tools: cfg.Tools, Mode: cfg.PermissionMode, Sandbox: cfg.Sandbox, Settings: cfg.SDK.Settings,
+		Provider: cfg.Provider, Slots: cfg.Slots, Labels: cfg.Label, Tools: cfg.Tools, Mode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Settings: cfg.SDK.Settings,
 	}
 	w.SDK.Path = cfg.SDK.Path
 	for name, value := range cfg.SDK.Env {

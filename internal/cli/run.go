@@ -18,7 +18,6 @@ import (
 
 type runOptions struct {
 	agent, swarm, dir   string
-	role                string
 	label               string
 	schema, output      string
 	input, focus        string
@@ -32,7 +31,7 @@ type runOptions struct {
 // its help.
 var runKeys = []string{
 	"provider", "model", "tools", "permission_mode", "limits.max_turns", "limits.max_depth", "limits.max_budget_usd", "limits.timeout",
-	"limits.silence", "limits.limit_wait", "sandbox",
+	"limits.silence", "limits.limit_wait", "role", "sandbox",
 }
 
 func newRun() *cobra.Command {
@@ -79,7 +78,6 @@ nestor run --resume 0199d3a2 "and now the other half"`,
 	flags.StringVar(&opts.output, "output", "", "write the result to `FILE` too")
 	flags.StringArrayVar(&opts.env, "env", nil, "set `NAME=VALUE` for what the agent starts; may be repeated")
 	flags.StringVar(&opts.resume, "resume", "", "go on with the conversation of `RUN`; without a prompt, follow it")
-	flags.StringVar(&opts.role, "role", "", "the role that bounds what it may do")
 	flags.BoolVar(&opts.json, "json", false, "print the result as one JSON document")
 	flags.BoolVar(&opts.stream, "stream-json", false, "print each event as a line of JSON")
 	flags.BoolVarP(&opts.quiet, "quiet", "q", false, "print the result alone")
@@ -93,8 +91,6 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 		return misuse(cmd, "--json and --stream-json: it is one or the other")
 	case opts.resume != "" && !mayBeID(opts.resume):
 		return noID(cmd, opts.resume)
-	case opts.role != "":
-		return &codedError{exitRefused, fmt.Errorf("run: --role %s: nothing here enforces roles yet; use --tools and --permission-mode", opts.role)}
 	}
 	if opts.output != "" {
 		if info, err := os.Stat(filepath.Dir(opts.output)); err != nil || !info.IsDir() {
@@ -224,7 +220,7 @@ func taskOf(prompt string, cfg *config, opts runOptions) (nestor.Task, error) {
 		}
 		t.Schema = json.RawMessage(text)
 	}
-	return t, setOptions(&t, api.TaskOptions{Tools: cfg.Tools, PermissionMode: cfg.PermissionMode, Sandbox: cfg.Sandbox, Env: opts.env})
+	return t, setOptions(&t, api.TaskOptions{Tools: cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Env: opts.env})
 }
 
 // setOptions puts o into the task.

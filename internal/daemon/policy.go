@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,8 +12,10 @@ import (
 	"strings"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/agent/anthropic"
 	"github.com/dfaf701a/nestor/agent/claudecode"
 	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/internal/permission"
 	"github.com/dfaf701a/nestor/internal/runner"
 	"github.com/dfaf701a/nestor/internal/sandbox"
 )
@@ -23,6 +26,7 @@ import (
 type policy struct {
 	tools []string
 	mode  string
+	role  string // empty means none
 	level sandbox.Level
 	cli   claudecode.Options
 	home  string // of the worker's files, which no run may see
@@ -31,7 +35,7 @@ type policy struct {
 
 // newPolicy returns the policy of a worker that keeps its files in home.
 func newPolicy(o Worker, home string) (*policy, error) {
-	p := &policy{tools: o.Tools, mode: o.Mode, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
+	p := &policy{tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
 	if o.Sandbox != "" {
 		var err error
 		if p.level, err = sandbox.ParseLevel(o.Sandbox); err != nil {
@@ -58,6 +62,15 @@ func (p *policy) Rights(run runner.Run, dir string) (runner.Rights, error) {
 	if o.PermissionMode != "" {
 		r.Mode = o.PermissionMode
 	}
+	role, err := p.bounds(run.Task, o, dir)
+	if err != nil {
+		return r, err
+	}
+	if role != nil {
+		r.Decide = func(tool string, input json.RawMessage) runner.Verdict {
+			return verdict(role.Decide(permission.Call{Tool: tool, Input: input, Dir: dir}))
+		}
+	}
 	level := p.level
 	if o.Sandbox != "" {
 		if level, err = sandbox.ParseLevel(o.Sandbox); err != nil {
@@ -70,6 +83,9 @@ func (p *policy) Rights(run runner.Run, dir string) (runner.Rights, error) {
 		if profile, err = p.profile(level, dir, temp); err != nil {
 			return r, err
 		}
+		if role != nil {
+			confine(&profile, role, run.Task.Provider)
+		}
 		r.Env = []string{"TMPDIR=" + temp}
 	}
 	r.Wrap, err = sandbox.Wrap(profile)
@@ -78,6 +94,54 @@ func (p *policy) Rights(run runner.Run, dir string) (runner.Rights, error) {
 		return r, nil
 	}
 	return r, err
+}
+
+// bounds returns the policy of the role that a task, or else the config, names;
+// nil if none is named.
+func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permission.Policy, error) {
+	name := p.role
+	if o.Role != "" {
+		name = o.Role
+	}
+	if name == "" {
+		return nil, nil
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	role, err := permission.ForRole(name, permission.Place{
+		Workspace: dir, Project: filepath.Dir(p.home), Logs: filepath.Join(p.home, "logs"), SwarmDev: t.Swarm == "swarm_dev",
+	})
+	if err != nil {
+		return nil, err
+	}
+	if o.Tools != nil {
+		role.Tools = o.Tools
+	}
+	return &role, nil
+}
+
+// verdict makes of a decision one that nobody has to be asked about.
+func verdict(d permission.Decision) runner.Verdict {
+	switch d.Verdict {
+	case permission.Allow:
+		return runner.Verdict{Allowed: true, Rule: d.Rule}
+	case permission.Ask:
+		return runner.Verdict{Reason: d.Reason + "; nobody is there to be asked", Rule: d.Rule}
+	}
+	return runner.Verdict{Reason: d.Reason, Rule: d.Rule}
+}
+
+// confine gives a sandbox the bounds of a role. The CLI speaks to the model from
+// inside, so it keeps the web.
+func confine(s *sandbox.Profile, role *permission.Policy, provider string) {
+	if len(role.Write) == 0 { // the first is where it works
+		s.Read, s.Write = append(s.Read, s.Write[0]), s.Write[1:]
+	}
+	if !role.Web && provider == anthropic.Type {
+		s.Network = sandbox.None
+	}
 }
 
 // temp returns the folder for what an attempt puts aside.

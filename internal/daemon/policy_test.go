@@ -1,6 +1,8 @@
 package daemon_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -85,5 +87,65 @@ func TestUnknownSandboxIsRefused(t *testing.T) {
 	run := until(t, client, id, func(r api.Run) bool { return r.State.Ended() })
 	if run.State != nestor.Error || run.Error.Kind != nestor.Refused || !strings.Contains(run.Error.Message, `no sandbox level "glass"`) {
 		t.Errorf("it is %s, %+v", run.State, run.Error)
+	}
+}
+
+// What a role forbids is refused, whatever the mode, and what is decided is on
+// record with the rule that made it.
+func TestRoleBoundsARun(t *testing.T) {
+	for _, provider := range []string{"api", "sdk"} {
+		t.Run(provider, func(t *testing.T) {
+			dir := place(t)
+			model := scriptmodel.Start(t, strings.ReplaceAll(`
+rules:
+  - turns:
+      - tools: [{name: Read, input: {file_path: $DIR/a.txt}}]
+      - tools: [{name: Write, input: {file_path: $DIR/b.txt, content: no}}]
+      - tools: [{name: Bash, input: {command: "touch $DIR/c.txt", description: try}}]
+      - tools: [{name: Bash, input: {command: "cat a.txt", description: read}}]
+      - text: "It said: {{.ToolResult}}"`, "$DIR", dir))
+			if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("hello\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s := settings{Dir: dir, URL: model.URL, Provider: provider}
+			if provider == "sdk" {
+				cli := claudetest.Real(t)
+				s.Path, s.Env = cli.Path, slices.Concat(cli.Env, scriptmodel.ClientEnv(model.URL))
+			}
+			client, _ := serving(t, s)
+			id := submit(t, client, nestor.Task{Input: "go", Dir: dir, Data: []byte(`{"permission_mode":"bypassPermissions","role":"reviewer"}`)})
+			run, err := client.Wait(t.Context(), id)
+			if err != nil || run.State != nestor.Success || run.Result.Output != "It said: hello" {
+				t.Fatalf("it is %s, %+v, %+v, %v", run.State, run.Result, run.Error, err)
+			}
+			var decided []string
+			for e, err := range client.Events(t.Context(), id, api.EventsQuery{}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d, ok := e.(*nestor.Decision); ok {
+					decided = append(decided, fmt.Sprint(d.Tool, " ", d.Allowed))
+					if d.Rule == "" || !d.Allowed && d.Reason == "" {
+						t.Errorf("%+v names no rule, or no reason", d)
+					}
+				}
+			}
+			if got := strings.Join(decided, ", "); got != "Read true, Write false, Bash false, Bash true" {
+				t.Errorf("it was decided: %s", got)
+			}
+			for _, name := range []string{"b.txt", "c.txt"} {
+				if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+					t.Errorf("%s was written", name)
+				}
+			}
+		})
+	}
+}
+
+func TestUnknownRoleIsRefused(t *testing.T) {
+	client, _ := serving(t, settings{Dir: place(t), Provider: "scripted"})
+	_, err := client.Submit(t.Context(), api.Submission{Task: nestor.Task{Data: []byte(`{"role":"reviwer"}`)}})
+	if p, ok := errors.AsType[*api.Problem](err); !ok || p.Status != 400 || !strings.Contains(err.Error(), "reviewer") {
+		t.Errorf("got %v", err)
 	}
 }

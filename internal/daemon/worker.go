@@ -33,6 +33,7 @@ type Worker struct {
 	Labels   []string // of tasks that it takes besides those without
 	Tools    []string // that runs have which do not say; nil means all
 	Mode     string   // of permissions, likewise; empty means acceptEdits
+	Role     string   // of runs that name none; empty means none
 	Sandbox  string   // level, likewise: off, files or strict; empty means off
 	Settings []string // sources of the provider's settings: user, project, local; nil means none
 
@@ -307,8 +308,15 @@ func (h *host) Letters(n int) ([]runner.Letter, <-chan struct{}) {
 
 func (h *host) Heard(n int) { h.x.Heard(n) }
 
-// knows fails for a task of a provider that there is not.
+// knows fails for a task of a provider, or of a role, that there is not.
 func (w *worker) knows(t nestor.Task) error {
-	_, err := w.providers.Get(w.runner.Provider(t))
+	if _, err := w.providers.Get(w.runner.Provider(t)); err != nil {
+		return err
+	}
+	o, err := api.ParseTaskOptions(t.Data)
+	if err != nil {
+		return err
+	}
+	_, err = w.policy.bounds(t, o, w.dir)
 	return err
 }

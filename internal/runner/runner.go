@@ -5,6 +5,7 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/agent"
+	"github.com/dfaf701a/nestor/claude"
 )
 
 // Run is what is to be executed.
@@ -75,10 +77,20 @@ type Rights struct {
 	Tools []string     // that exist for it, and need no question; nil means all
 	Mode  string       // of permissions; empty means acceptEdits
 	Ask   agent.Config // CanUseTool and Hooks of it decide about the rest; zero denies
-	Env   []string     // K=V, for what the agent starts
+	// Decide decides about every tool call, before all else; nil leaves it to the
+	// others. What it decides is on record.
+	Decide func(tool string, input json.RawMessage) Verdict
+	Env    []string // K=V, for what the agent starts
 	// Wrap returns the command line that is started instead of argv, for every
 	// process of the run; nil means argv.
 	Wrap func(argv []string) []string
+}
+
+// Verdict says whether a tool call may be made.
+type Verdict struct {
+	Allowed bool
+	Reason  string // that the agent is told; empty if it is allowed
+	Rule    string // what made it, for people
 }
 
 // Options are those of a Runner. Providers is required.
@@ -200,7 +212,7 @@ func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, dir
 		stop(errSilent)
 	})
 	defer alive.stop()
-	config, err := r.config(run, provider.Type(), dir, alive.sign)
+	config, err := r.config(run, provider.Type(), dir, alive.sign, c)
 	if err != nil {
 		return err
 	}
@@ -295,7 +307,7 @@ func message(run Run) agent.Message {
 }
 
 // config makes the agent's config of a task.
-func (r *Runner) config(run Run, provider, dir string, alive func()) (agent.Config, error) {
+func (r *Runner) config(run Run, provider, dir string, alive func(), talk *conversation) (agent.Config, error) {
 	t := run.Task
 	c := agent.Config{
 		Name: t.Agent, Provider: provider, Model: t.Model, Dir: dir, Schema: t.Schema, Env: run.Env, Resume: run.Session,
@@ -315,6 +327,9 @@ func (r *Runner) config(run Run, provider, dir string, alive func()) (agent.Conf
 		c.AllowedTools, c.PermissionMode = rights.Tools, rights.Mode
 		c.CanUseTool, c.Hooks, c.Wrap = rights.Ask.CanUseTool, rights.Ask.Hooks, rights.Wrap
 		c.Env = append(slices.Clip(c.Env), rights.Env...)
+		if rights.Decide != nil {
+			c.Hooks.PreToolUse = append([]claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{talk.gate(rights.Decide)}, c.Hooks.PreToolUse...)
+		}
 	}
 	return c, nil
 }
