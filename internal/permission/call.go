@@ -96,6 +96,9 @@ func look(c Call) (subject, error) {
 	}
 	s.Dir = filepath.Clean(c.Dir)
 	in, err := fieldsOf(c.Input)
+	if err == nil && s.kind != mcp && s.kind != unknown {
+		err = in.plain()
+	}
 	if err != nil {
 		return s, fmt.Errorf("the input of %s: %w", clip(c.Tool), err)
 	}
@@ -141,8 +144,8 @@ type fields map[string]json.RawMessage
 // maxInput bounds an input that is looked at.
 const maxInput = 64 << 20
 
-// fieldsOf reads an input. Two names that some reader of JSON would take for the
-// same are an error: who makes the call could read another one than this package.
+// fieldsOf reads an input. A name that is there twice is an error: who makes the
+// call could read the other one.
 func fieldsOf(input json.RawMessage) (fields, error) {
 	if len(bytes.TrimSpace(input)) == 0 {
 		return fields{}, nil
@@ -150,46 +153,51 @@ func fieldsOf(input json.RawMessage) (fields, error) {
 	if len(input) > maxInput {
 		return nil, fmt.Errorf("it has %d bytes, more than %d", len(input), maxInput)
 	}
+	errNone := errors.New("it is not a JSON object")
 	d := json.NewDecoder(bytes.NewReader(input))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.New("it is not a JSON object")
+		return nil, errNone
 	}
 	in := fields{}
-	seen := map[string]string{}
 	for d.More() {
 		t, err := d.Token()
 		if err != nil {
-			return nil, errors.New("it is not a JSON object")
+			return nil, errNone
 		}
 		name := t.(string) // of an object, nothing else stands here
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
-			return nil, errors.New("it is not a JSON object")
+			return nil, errNone
 		}
-		if other, twice := seen[fold(name)]; twice {
-			return nil, fmt.Errorf("%q and %q stand in it, which may be read as one", clip(other), clip(name))
+		if _, twice := in[name]; twice {
+			return nil, fmt.Errorf("%q stands in it twice", clip(name))
 		}
-		seen[fold(name)], in[name] = name, bytes.TrimSpace(value)
+		in[name] = bytes.TrimSpace(value)
 	}
 	if _, err := d.Token(); err != nil {
-		return nil, errors.New("it is not a JSON object")
+		return nil, errNone
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return nil, errors.New("something stands behind the JSON object")
 	}
-	for _, known := range []string{"file_path", "notebook_path", "path", "pattern", "command", "url", "allowed_domains",
-		"subagent_type", "skill", "dangerouslyDisableSandbox"} {
-		if name, ok := seen[fold(known)]; ok && name != known {
-			return nil, fmt.Errorf("%q stands in it, which may be read as %q", clip(name), known)
-		}
-	}
 	return in, nil
 }
 
-// fold returns the same for names that differ by case alone, in the sense of
-// [strings.EqualFold].
-func fold(name string) string {
-	return strings.ToLower(strings.ToUpper(name))
+// decisive are the fields by which calls are judged.
+var decisive = []string{"file_path", "notebook_path", "path", "pattern", "command", "url", "allowed_domains", "subagent_type", "skill",
+	"dangerouslyDisableSandbox"}
+
+// plain refuses names that some readers of JSON, such as Go's, take for one by
+// which calls are judged.
+func (in fields) plain() error {
+	for name := range in {
+		for _, known := range decisive {
+			if name != known && strings.EqualFold(name, known) {
+				return fmt.Errorf("%q stands in it, which may be read as %q", clip(name), known)
+			}
+		}
+	}
+	return nil
 }
 
 // text returns a field, and whether it is there. A null is as good as nothing.
@@ -295,5 +303,9 @@ func (in fields) host(key string) (string, error) {
 	if u.User != nil || strings.ContainsAny(text, "\\\t\n\r") {
 		return "", fmt.Errorf("the host of %q can be read in two ways; write it as https://example.com/page", clip(text))
 	}
-	return strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), nil
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	if strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789.-_:") != "" {
+		return "", fmt.Errorf("the host %q has letters that may become others; write it in ASCII, as xn--…", clip(host))
+	}
+	return host, nil
 }

@@ -101,6 +101,8 @@ func TestPathsOfCalls(t *testing.T) {
 		{"Read", `{"file_path":7}`, Deny},
 		{"Read", `{"file_path":"/w/a","File_Path":"/etc/passwd"}`, Deny},
 		{"Read", `{"file_path":"/w/a","file_path":"/w/b"}`, Deny},
+		{"Read", `{"file_path":"/w/a","\u0066ile_path":"/etc/passwd"}`, Deny},
+		{"Read", `{"file_path":"/w/a","file_\u017fpath":"/etc/passwd"}`, Allow}, // another name to everybody
 		{"Read", `{"\u0066ile_path":"/etc/passwd"}`, Deny},
 		{"Read", `{"file_path":"/w/a","path":"/etc/passwd"}`, Allow}, // not its path
 		{"NotebookRead", `{"notebook_path":"/w/a.ipynb"}`, Allow},
@@ -133,12 +135,23 @@ func TestPathsOfCalls(t *testing.T) {
 	}
 }
 
+// Tools that nobody here looks into have the names that they like.
+func TestInputsOfOtherTools(t *testing.T) {
+	p := Policy{Grant: Grant{Mode: ModeBypass}}
+	for input, want := range map[string]Verdict{`{"Path":1,"URL":{},"x":1,"X":2}`: Allow, ``: Allow, `{"x":1,"x":2}`: Deny, `7`: Deny, `null`: Deny} {
+		if got := p.Decide(Call{Tool: "mcp__s__t", Input: json.RawMessage(input), Dir: "/w"}); got.Verdict != want {
+			t.Errorf("%s: %+v, want %v", input, got, want)
+		}
+	}
+}
+
 func TestHostsOfCalls(t *testing.T) {
 	p := Policy{Web: true, Hosts: []string{"a.org", "*.b.org"}, Grant: Grant{Mode: ModeBypass}}
 	for input, want := range map[string]Verdict{
 		`{"url":"https://a.org/x"}`: Allow, `{"url":"https://A.org./x"}`: Allow, `{"url":"http://a.org:8080"}`: Allow, `{"url":"https://x.b.org"}`: Allow,
 		`{"url":"https://b.org"}`: Deny, `{"url":"https://a.org.evil.net"}`: Deny, `{"url":"https://a.org@evil.net/"}`: Deny, `{"url":"https://evil.net#a.org"}`: Deny,
 		`{"url":"https://evil.net\\@a.org/"}`: Deny, `{"url":"file:///etc/passwd"}`: Deny, `{"url":"a.org"}`: Deny, `{"url":""}`: Deny, `{}`: Deny,
+		`{"url":"https://\uff41.org/"}`: Deny, `{"url":"https://a\u3002org/"}`: Deny, `{"url":"https://a.org%2f.evil.net/"}`: Deny,
 		`{"url":"https://a.org","URL":"https://evil.net"}`: Deny,
 	} {
 		if got := p.Decide(Call{Tool: "WebFetch", Input: json.RawMessage(input), Dir: "/w"}); got.Verdict != want {

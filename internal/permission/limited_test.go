@@ -20,10 +20,9 @@ func TestLimitedAllows(t *testing.T) {
 		"git status", "git status -sb", "git log --oneline -20", "git log main..HEAD -- src", "git show HEAD~1:a.go", "git show 'HEAD@{1}'", "git diff --stat HEAD^ HEAD",
 		"git --no-pager diff -U10", "git branch", "git branch -a", "git branch --list 'x*'", "git tag -l 'v*'", "git blame -L 1,5 a.go", "git stash list",
 		"git remote -v", "git rev-parse --show-toplevel", "git ls-files", "git grep -n x", "pwd", "echo 'hi; there'", "echo -n x", "date", "date +%s", "stat a", "which go",
-		"printf '%s' x", "true", "du -sh .", "file a", "sha256sum a", "tree -L 2", "cat <none", "cat a #b",
+		"printf '%s' x", "true", "du -sh .", "file a", "sha256sum a", "tree -L 2",
 	} {
-		bad := command == "cat <none" || command == "cat a #b" // these two check that the test can fail
-		if got := reviewer.Decide(bash(command)); (got.Verdict == Allow) == bad {
+		if got := reviewer.Decide(bash(command)); got.Verdict != Allow {
 			t.Errorf("%s: %+v", command, got)
 		}
 	}

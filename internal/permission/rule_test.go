@@ -54,6 +54,7 @@ func TestRulesThatAllowCommands(t *testing.T) {
 		{"Bash(git *)", "git \"`rm -rf /`\"", false},
 		{"Bash(git *)", "git diff > ~/.profile", false},
 		{"Bash(git *)", "git diff >/dev/nullx", false},
+		{"Bash(git *)", "git x &>/dev/null rm y", false},
 		{"Bash(git *)", "git diff >/dev/null/../../x", false},
 		{"Bash(git *)", "git diff < /etc/passwd", false},
 		{"Bash(git *)", "git <(rm -rf /)", false},

@@ -127,10 +127,10 @@ func (l *lexer) run() {
 func trim(text string) string { return strings.Trim(text, " \t\n") }
 
 // harmlessRedirection returns how long the redirection is that text begins with,
-// if it is one to or from nowhere.
+// if it is one to or from nowhere. &> is none: some shells read it as & and >.
 func harmlessRedirection(text string) int {
-	for _, r := range []string{"2>&1", "1>&2", ">&2", "&>/dev/null", "2>/dev/null", "1>/dev/null", ">/dev/null", "</dev/null",
-		"&> /dev/null", "2> /dev/null", "1> /dev/null", "> /dev/null", "< /dev/null"} {
+	for _, r := range []string{"2>&1", "1>&2", ">&2", "2>/dev/null", "1>/dev/null", ">/dev/null", "</dev/null",
+		"2> /dev/null", "1> /dev/null", "> /dev/null", "< /dev/null"} {
 		if after, ok := strings.CutPrefix(text, r); ok && (after == "" || strings.IndexByte(" \t;|\n", after[0]) >= 0 || strings.HasPrefix(after, "&&")) {
 			return len(r)
 		}
