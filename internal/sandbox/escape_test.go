@@ -421,6 +421,9 @@ func TestEscapes(t *testing.T) {
 		for _, network := range networks {
 			missing := r.Missing(level, network)
 			for _, a := range attempts {
+				if network == Web && !a.strict {
+					continue // the network makes no difference to it
+				}
 				t.Run(string(network)+" "+a.name, func(t *testing.T) {
 					switch {
 					case a.strict && level == Files:
