@@ -28,15 +28,15 @@ var gitSettings = []string{
 	"-c", "core.hooksPath=" + os.DevNull, "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
 	"-c", "core.excludesFile=" + os.DevNull, "-c", "core.attributesFile=" + os.DevNull,
 	"-c", "core.sshCommand=false", "-c", "core.askPass=", "-c", "credential.helper=", "-c", "protocol.allow=never",
-	"-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "submodule.recurse=false", "-c", "core.bigFileThreshold=8m",
+	"-c", "core.fsync=committed,reference", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "submodule.recurse=false", "-c", "core.bigFileThreshold=8m",
 	"-c", "commit.gpgSign=false", "-c", "core.splitIndex=false", "-c", "index.sparse=false", "-c", "core.safecrlf=false", "-c", "advice.detachedHead=false",
 }
 
 // gitError is a git command that said no.
 type gitError struct {
-	args   []string
-	code   int
-	stderr string
+	command string
+	code    int
+	stderr  string
 }
 
 func (e *gitError) Error() string {
@@ -44,7 +44,7 @@ func (e *gitError) Error() string {
 	if text == "" {
 		text = fmt.Sprintf("exit code %d", e.code)
 	}
-	return fmt.Sprintf("git %s: %s", e.args[0], text)
+	return fmt.Sprintf("git %s: %s", e.command, text)
 }
 
 // errCut says that a command was ended because it had said enough.
@@ -76,6 +76,15 @@ type call struct {
 	args  []string
 }
 
+// command is its name.
+func (c call) command() string {
+	args := c.args
+	for len(args) > 2 && args[0] == "-c" {
+		args = args[2:]
+	}
+	return args[0]
+}
+
 // run returns what a command says. It is a [*gitError] if git says no; errCut
 // comes with the part that is allowed.
 func (g git) run(ctx context.Context, c call) ([]byte, error) {
@@ -87,7 +96,7 @@ func (g git) run(ctx context.Context, c call) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoGit, err)
 	}
-	ctx, stop := context.WithTimeoutCause(ctx, gitTime, fmt.Errorf("git %s took longer than %v", c.args[0], gitTime))
+	ctx, stop := context.WithTimeoutCause(ctx, gitTime, fmt.Errorf("git %s took longer than %v", c.command(), gitTime))
 	defer stop()
 	if c.max == 0 {
 		c.max = gitOutput
@@ -113,11 +122,11 @@ func (g git) run(ctx context.Context, c call) ([]byte, error) {
 	case out.cut:
 		return out.Bytes(), errCut
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("git %s: %w", c.args[0], context.Cause(ctx))
+		return nil, fmt.Errorf("git %s: %w", c.command(), context.Cause(ctx))
 	case ok:
-		return out.Bytes(), &gitError{c.args, exit.ExitCode(), said.String()}
+		return out.Bytes(), &gitError{c.command(), exit.ExitCode(), said.String()}
 	case err != nil:
-		return nil, fmt.Errorf("git %s: %w", c.args[0], err)
+		return nil, fmt.Errorf("git %s: %w", c.command(), err)
 	}
 	return out.Bytes(), nil
 }

@@ -163,7 +163,9 @@ func (s *shadow) capture(ctx context.Context) (captured, error) {
 		}
 	}
 	if len(names) > 0 {
-		if _, err := s.run(ctx, bytes.NewReader(names), "update-index", "--add", "--remove", "--replace", "-z", "--stdin"); err != nil {
+		// Above the threshold, content goes to one pack rather than to a file each, and
+		// that is synced once.
+		if _, err := s.run(ctx, bytes.NewReader(names), "-c", "core.bigFileThreshold=1", "update-index", "--add", "--remove", "--replace", "-z", "--stdin"); err != nil {
 			return captured{}, err
 		}
 	}
