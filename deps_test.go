@@ -244,7 +244,7 @@ var architecture = rules{
 		},
 		"internal/cli": {
 			why:  "commands reach the parts through daemon and api; what comes back from another machine, they put into the folder themselves",
-			ours: []string{".", "agent/scripted", "api", "claude", "internal/daemon", "internal/workspace", "internal/yamltree", "scriptmodel"},
+			ours: []string{".", "agent/scripted", "api", "claude", "internal/daemon", "internal/sandbox", "internal/workspace", "internal/yamltree", "scriptmodel"},
 			outside: allow{
 				"os":                     "",
 				"os/signal":              "Ctrl-C",
@@ -253,7 +253,6 @@ var architecture = rules{
 				"net/http":               "doctor asks the scripted model",
 				"github.com/spf13/cobra": "",
 				"github.com/spf13/pflag": "",
-				"golang.org/x/sys":       "doctor asks the kernel for Landlock",
 				"golang.org/x/term":      "whether somebody looks, and how much fits",
 				"golang.org/x/text":      "how many columns a character takes",
 			},

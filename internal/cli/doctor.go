@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dfaf701a/nestor/claude"
+	"github.com/dfaf701a/nestor/internal/sandbox"
 	"github.com/dfaf701a/nestor/scriptmodel"
 )
 
@@ -99,7 +100,7 @@ var checks = []check{
 	{"git", checkGit},
 	{"temp", checkTemp},
 	{"loopback", checkLoopback},
-	{"landlock", checkLandlock},
+	{"sandbox", checkSandbox},
 	{"project", checkProject},
 }
 
@@ -286,12 +287,16 @@ func getModels(ctx context.Context, base string) error {
 	return nil
 }
 
-func checkLandlock(context.Context) finding {
-	abi, err := landlockVersion()
-	if err != nil {
-		return warning("Linux 5.13 or newer, booted with landlock in its lsm= list; without it no sandbox confines what agents run", "%v", err)
+func checkSandbox(context.Context) finding {
+	r := sandbox.Check()
+	if err := r.Refuses(sandbox.Strict, sandbox.Web); err != nil {
+		return warning("docs/sandbox.md says what each level needs; without one nothing but its tools confines an agent", "%v", err)
 	}
-	return ok("version %d", abi)
+	root := "no root of its own: " + r.Why
+	if r.Root {
+		root = "a root of its own"
+	}
+	return ok("files and strict: Landlock %d, %s", r.Landlock, root)
 }
 
 // checkProject tries whether the current folder can hold .nestor.
