@@ -63,11 +63,12 @@ func (s *Spaces) list(ctx context.Context) ([]Info, error) {
 		home := homeOf(project, run)
 		inUse := isHeld(filepath.Join(home, "lock"))
 		rec, known, err := readRecord(home)
-		if err != nil {
-			return nil, err
-		}
-		if known && rec.State != opening && rec.State != dropping || !known && exists(worktreeOf(project, run)) {
-			list = append(list, s.examine(ctx, project, run, rec, known, inUse))
+		if known && rec.State != opening && rec.State != dropping || !known && (err != nil || exists(worktreeOf(project, run))) {
+			info := s.examine(ctx, project, run, rec, known, inUse)
+			if err != nil {
+				info.Work = "it cannot be told what it holds: " + err.Error()
+			}
+			list = append(list, info)
 		}
 	}
 	slices.SortFunc(list, func(a, b Info) int { return cmp.Or(a.Used.Compare(b.Used), cmp.Compare(a.Run, b.Run)) })
@@ -246,6 +247,7 @@ func (s *Spaces) sweep(ctx context.Context, project string) error {
 		rec, known, err := readRecord(home)
 		switch {
 		case err != nil:
+			err = nil // it is listed
 		case !known && !exists(worktreeOf(project, run)):
 			err = os.RemoveAll(home)
 		case known && rec.State == dropping:
@@ -274,7 +276,7 @@ func (s *Spaces) abandon(ctx context.Context, project, home string, rec record, 
 		}
 		if tip != "" && tip != rec.Base {
 			// It was there before: the worktree was being made anew.
-			if err := repo.removeWorktree(worktreeOf(project, rec.Run), rec.Run); err != nil {
+			if err := repo.removeWorktree(ctx, home, worktreeOf(project, rec.Run), rec.Run); err != nil {
 				return err
 			}
 			rec.State = open
@@ -296,8 +298,8 @@ func (s *Spaces) remove(ctx context.Context, project string, run nestor.ID, forc
 	}
 	defer lock.Close()
 	rec, known, err := readRecord(home)
-	if err != nil {
-		return false, err
+	if err != nil && !force {
+		return false, nil
 	}
 	if !known {
 		rec = record{Version: recordVersion, Run: run, Kind: Worktree, From: project, Top: worktreeOf(project, run), Branch: branchName(run, "")}

@@ -14,6 +14,7 @@ import (
 
 // What is collected follows from the policy, and what would be lost with a run.
 func TestCollect(t *testing.T) {
+	t.Parallel()
 	const day = 24 * time.Hour
 	type space struct {
 		name string
@@ -227,5 +228,52 @@ func TestInterruptedSpaces(t *testing.T) {
 				mustClose(t, again, Drop)
 			})
 		}
+	}
+}
+
+// A record that is not as we write them is named, changes nothing elsewhere, and
+// keeps nobody from the rest.
+func TestRecordOfOthers(t *testing.T) {
+	for name, change := range map[string]func(r repo, rec *record){
+		"another run":    func(r repo, rec *record) { rec.Run = newRun() },
+		"folder outside": func(r repo, rec *record) { rec.Top = r.dir },
+		"where it works": func(r repo, rec *record) { rec.Dir = r.dir },
+		"repository":     func(r repo, rec *record) { rec.From = filepath.Dir(r.dir) },
+		"branch":         func(r repo, rec *record) { rec.Branch = "main" },
+		"base":           func(r repo, rec *record) { rec.BaseRef = "HEAD" },
+		"commit":         func(r repo, rec *record) { rec.Base = "--all" },
+		"version":        func(r repo, rec *record) { rec.Version = 7 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRepo(t, nil)
+			s := New(SpaceOptions{Project: r.dir})
+			good, bad := Request{Run: newRun(), Kind: Worktree}, Request{Run: newRun(), Kind: Worktree}
+			mustClose(t, mustOpen(t, s, good), Keep)
+			sp := mustOpen(t, s, bad)
+			mustClose(t, sp, Keep)
+			rec := sp.rec
+			change(r, &rec)
+			if err := rec.write(sp.home); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Open(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "record.json") {
+				t.Errorf("opening it: %v", err)
+			}
+			list, err := s.List(t.Context())
+			if err != nil || len(list) != 2 {
+				t.Fatalf("listed %+v, %v", list, err)
+			}
+			gone, err := s.Collect(t.Context(), Policy{Size: 1})
+			if err != nil || len(gone) != 1 || gone[0].Run != good.Run {
+				t.Errorf("collected %+v, %v", gone, err)
+			}
+			if gone, err = s.Collect(t.Context(), Policy{Size: 1, Force: true}); err != nil || len(gone) != 1 {
+				t.Errorf("by force, collected %+v, %v", gone, err)
+			}
+			hasNot(t, sp.rec.Top, sp.home)
+			has(t, r.dir, "README", "hello\n")
+			r.git("rev-parse", "main")
+		})
 	}
 }

@@ -19,6 +19,7 @@ import (
 // what was written is in the folder, on the run's branch or merged, and the next
 // process brings it to its end.
 func TestKilledAtAnyPoint(t *testing.T) {
+	t.Parallel()
 	kills := 5
 	if os.Getenv("NESTOR_SOAK") != "" {
 		kills = 50

@@ -86,7 +86,11 @@ func (m *merging) do(ctx context.Context) (why string, err error) {
 	if m.repo.isRebased(m.rec.BaseRef) {
 		return fmt.Sprintf("branch %s is being rebased: merge it when that is done", m.into), nil
 	}
-	checkouts, err := m.repo.checkouts(ctx, m.rec.BaseRef)
+	var checkouts []string
+	err = alone(ctx, m.home, func() (err error) {
+		checkouts, err = m.repo.checkouts(ctx, m.rec.BaseRef)
+		return err
+	})
 	if err != nil {
 		return "", err
 	}

@@ -29,6 +29,7 @@ func portsOf(t *testing.T, sp *Space) (first, count int) {
 // Ports that somebody listens on, or that another run has, are not handed out;
 // those of a run that is over or gone are.
 func TestPorts(t *testing.T) {
+	t.Parallel()
 	dir, file := realDir(t), filepath.Join(t.TempDir(), "ports")
 	s := New(SpaceOptions{Project: dir, Ports: 5, PortsFile: file})
 	other := New(SpaceOptions{Project: realDir(t), Ports: 7, PortsFile: file})

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/dfaf701a/nestor"
@@ -121,10 +122,39 @@ func readRecord(home string) (rec record, known bool, err error) {
 	if rec.Version != recordVersion {
 		return record{}, false, fmt.Errorf("reading %s: it is of version %d; this is for version %d", name, rec.Version, recordVersion)
 	}
-	if string(rec.Run) != filepath.Base(home) {
-		return record{}, false, fmt.Errorf("reading %s: it is about run %.60q", name, rec.Run)
+	if err := rec.check(home); err != nil {
+		return record{}, false, fmt.Errorf("reading %s: %w", name, err)
 	}
 	return rec, true, nil
+}
+
+// check tells what no record of ours says: others can write there, too.
+func (rec record) check(home string) error {
+	project := filepath.Dir(filepath.Dir(filepath.Dir(home)))
+	switch {
+	case string(rec.Run) != filepath.Base(home):
+		return fmt.Errorf("it is about run %.60q", rec.Run)
+	case rec.Kind != Worktree:
+		return nil
+	case rec.Top != worktreeOf(project, rec.Run):
+		return fmt.Errorf("it says %.200q, which is not where worktrees of this project are: was the project moved? Then run git worktree repair, and correct the paths", rec.Top)
+	case !strings.HasPrefix(rec.Branch, "nestor/"+string(rec.Run)):
+		return fmt.Errorf("branch %.100q is none of the run", rec.Branch)
+	case rec.BaseRef != "" && !strings.HasPrefix(rec.BaseRef, "refs/heads/"), strings.Trim(rec.Base, "0123456789abcdef") != "":
+		return fmt.Errorf("base %.100q %.100q is none", rec.BaseRef, rec.Base)
+	}
+	if err := within(rec.Top, rec.Dir); err != nil {
+		return err
+	}
+	return within(project, rec.From)
+}
+
+// within tells whether a path is a folder, or below it, by their names.
+func within(dir, name string) error {
+	if rel, err := filepath.Rel(dir, name); err != nil || !filepath.IsLocal(rel) {
+		return fmt.Errorf("%.200q is outside of %s", name, dir)
+	}
+	return nil
 }
 
 // write replaces the record, all at once, and so that a loss of power keeps it.

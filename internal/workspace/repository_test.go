@@ -160,6 +160,7 @@ func TestSubmoduleIsLeftAlone(t *testing.T) {
 // A bare repository has worktrees too, and a project may be a folder of a larger
 // one, or a worktree itself.
 func TestOtherRepositories(t *testing.T) {
+	t.Parallel()
 	r := newRepo(t, tree{"part/p.txt": "p"})
 
 	bare := repo{t, filepath.Join(realDir(t), "bare.git")}
@@ -251,6 +252,7 @@ func TestNamesOfFiles(t *testing.T) {
 
 // Much is as well as little, and a diff has its bound.
 func TestManyAndLargeFiles(t *testing.T) {
+	t.Parallel()
 	r := newRepo(t, nil)
 	sp := mustOpen(t, New(SpaceOptions{Project: r.dir}), Request{Run: newRun(), Kind: Worktree})
 	for i := range 100 {
@@ -281,6 +283,7 @@ func TestManyAndLargeFiles(t *testing.T) {
 
 // A change that has the size and almost the time of what was there is seen.
 func TestChangeThatLooksTheSame(t *testing.T) {
+	t.Parallel()
 	r := newRepo(t, tree{"x": "0"})
 	s := New(SpaceOptions{Project: r.dir})
 	q := Request{Run: newRun(), Kind: Worktree}

@@ -168,9 +168,9 @@ func (s *Spaces) open(ctx context.Context, q Request) (_ *Space, err error) {
 		return nil, err
 	}
 	if sp.rec.Kind == Worktree {
-		err = sp.openWorktree(ctx, project)
+		err = sp.openWorktree(ctx)
 	} else {
-		err = sp.openFolder(ctx)
+		err = sp.openFolder(ctx, project)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.release(ctx, sp.home))
@@ -246,7 +246,14 @@ func (s *Spaces) choose(ctx context.Context, project string, known bool, q Reque
 
 // openFolder opens what is no worktree: the folder is there, and what it holds at
 // the start is noted, if git is there to do it.
-func (sp *Space) openFolder(ctx context.Context) error {
+func (sp *Space) openFolder(ctx context.Context, project string) error {
+	if sp.rec.Kind == Swarm {
+		dir, _, err := swarmDir(project, sp.rec.Swarm) // it may lead elsewhere now
+		if err != nil {
+			return err
+		}
+		sp.rec.Dir = dir
+	}
 	if info, err := os.Stat(sp.rec.Dir); err != nil {
 		return err
 	} else if !info.IsDir() {

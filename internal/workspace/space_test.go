@@ -174,6 +174,7 @@ func TestWorktree(t *testing.T) {
 // A run that was interrupted, or is over, gets the same worktree again with all
 // that is in it; nobody else does while it has it.
 func TestResumedRun(t *testing.T) {
+	t.Parallel()
 	r := newRepo(t, nil)
 	s := New(SpaceOptions{Project: r.dir, Ports: 2, PortsFile: filepath.Join(t.TempDir(), "ports")})
 	q := Request{Run: newRun(), Kind: Worktree, Slug: "a"}
@@ -235,6 +236,7 @@ func TestResumedRun(t *testing.T) {
 // Runs that begin at once get worktrees, branches and ports that are not each
 // other's.
 func TestManyRunsAtOnce(t *testing.T) {
+	t.Parallel()
 	r := newRepo(t, nil)
 	ports := filepath.Join(t.TempDir(), "ports")
 	type got struct {

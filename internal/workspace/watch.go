@@ -163,14 +163,14 @@ func (w *Watcher) run(ctx context.Context) error {
 			wait()
 		case <-settle.C:
 			since = time.Time{}
-			if err := w.flush(ctx); err != nil {
+			if err := w.flush(ctx); err != nil && ctx.Err() == nil {
 				return err
 			}
 		case <-every.C:
 			if !w.blind {
 				continue
 			}
-			if err := w.scan(ctx, "."); err != nil {
+			if err := w.scan(ctx, "."); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}
@@ -202,7 +202,7 @@ func (w *Watcher) flush(ctx context.Context) error {
 		} else if w.known[path.Dir(name)] != nil { // else what is above it is dirty too
 			err = w.look(ctx, name)
 		}
-		if err != nil && ctx.Err() == nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -179,6 +179,7 @@ func TestWatchOverflow(t *testing.T) {
 
 // Thousands of files that come at once are seen, each once as new.
 func TestWatchMany(t *testing.T) {
+	t.Parallel()
 	above := realDir(t)
 	const n = 5000
 	for i := range n {

@@ -86,15 +86,12 @@ func (r *repository) admin(run nestor.ID) string {
 }
 
 // openWorktree makes the worktree of a run, or takes up the one it had.
-func (sp *Space) openWorktree(ctx context.Context, project string) error {
+func (sp *Space) openWorktree(ctx context.Context) error {
 	repo, err := sp.spaces.git.holding(sp.lock).open(ctx, sp.rec.From)
 	if err != nil {
 		return fmt.Errorf("looking for the git repository of %s: %w", sp.rec.From, err)
 	}
 	sp.repo, sp.shadow = repo, sp.spaces.shadowOf(repo, sp.home, sp.rec)
-	if sp.rec.Top != worktreeOf(project, sp.rec.Run) {
-		return fmt.Errorf("its record says %s, which is not where worktrees of this project are: was the project moved? Then run git worktree repair, and correct %s", sp.rec.Top, filepath.Join(sp.home, "record.json"))
-	}
 	if sp.rec.State != opening {
 		_, err := os.Stat(sp.rec.Top)
 		if err == nil {
@@ -134,7 +131,7 @@ func (s *Spaces) shadowOf(repo *repository, home string, rec record) *shadow {
 // earlier try goes.
 func (sp *Space) build(ctx context.Context) error {
 	rec, repo := &sp.rec, sp.repo
-	if err := repo.removeWorktree(rec.Top, rec.Run); err != nil {
+	if err := repo.removeWorktree(ctx, sp.home, rec.Top, rec.Run); err != nil {
 		return err
 	}
 	tip, err := repo.commit(ctx, "refs/heads/"+rec.Branch)
@@ -145,7 +142,11 @@ func (sp *Space) build(ctx context.Context) error {
 	if tip != "" {
 		args = []string{"worktree", "add", "--no-checkout", "--force", rec.Top, rec.Branch}
 	}
-	if _, err := repo.plumb(ctx, args...); err != nil {
+	err = alone(ctx, sp.home, func() error {
+		_, err := repo.plumb(ctx, args...)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	if tip == "" {
@@ -173,7 +174,7 @@ func (sp *Space) build(ctx context.Context) error {
 
 // unbuild takes back what build did, unless there was work on the branch.
 func (sp *Space) unbuild(ctx context.Context) error {
-	err := sp.repo.removeWorktree(sp.rec.Top, sp.rec.Run)
+	err := sp.repo.removeWorktree(ctx, sp.home, sp.rec.Top, sp.rec.Run)
 	tip, tipErr := sp.repo.commit(ctx, "refs/heads/"+sp.rec.Branch)
 	if err = errors.Join(err, tipErr); err != nil {
 		return err // as opening, it is made anew or collected
@@ -205,11 +206,22 @@ func (sp *Space) pointBack() error {
 }
 
 // removeWorktree removes a worktree's folder, and what git knows of it.
-func (r *repository) removeWorktree(top string, run nestor.ID) error {
+func (r *repository) removeWorktree(ctx context.Context, home, top string, run nestor.ID) error {
 	if err := removeAll(top); err != nil {
 		return err
 	}
-	return os.RemoveAll(r.admin(run))
+	return alone(ctx, home, func() error { return os.RemoveAll(r.admin(run)) })
+}
+
+// alone does what reads or changes the list of worktrees, one run after the other:
+// git gives up when it meets one that is being made or removed.
+func alone(ctx context.Context, home string, do func() error) error {
+	lock, err := waitLock(ctx, filepath.Join(filepath.Dir(home), "worktrees.lock"))
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	return do()
 }
 
 // removeAll removes a folder, also what may not be written in it.
@@ -244,7 +256,7 @@ func (s *Spaces) discard(ctx context.Context, project, home string, rec record, 
 		case errors.Is(err, errNoRepository) || errors.Is(err, fs.ErrNotExist):
 			err = removeAll(top)
 		case err == nil:
-			if err = repo.removeWorktree(top, rec.Run); err == nil {
+			if err = repo.removeWorktree(ctx, home, top, rec.Run); err == nil {
 				err = repo.removeBranch(ctx, rec.Branch)
 			}
 		}
