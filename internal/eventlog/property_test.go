@@ -111,12 +111,12 @@ func nothingIsLostOrRepeated(t *testing.T, at *place) {
 		seed, _ = strconv.ParseUint(s, 10, 64)
 	}
 	t.Logf("NESTOR_SEED=%d", seed)
-	roots, runs, events, followers, kills := 4, 3, 60, 6, 1
+	roots, runs, events, followers, kills, bound := 4, 3, 60, 6, 1, 150*time.Second
 	if os.Getenv("NESTOR_SOAK") != "" {
-		roots, runs, events, followers, kills = 20, 5, 400, 30, 6
+		roots, runs, events, followers, kills, bound = 20, 5, 400, 30, 6, 10*time.Minute
 	}
 	random := func(who int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(who))) }
-	ctx, cancel := context.WithTimeout(context.Background(), 150*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
 
 	archive := &memory{}
