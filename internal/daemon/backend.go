@@ -56,7 +56,7 @@ func (b *backend) Submit(ctx context.Context, s api.Submission) (api.Run, error)
 	if err != nil {
 		return api.Run{}, err
 	}
-	return b.Run(ctx, id)
+	return b.stands(ctx, id)
 }
 
 // invalid is the problem of a request that asks for something wrong.
@@ -64,19 +64,25 @@ func invalid(err error) error {
 	return &api.Problem{Status: http.StatusBadRequest, Detail: err.Error()}
 }
 
+// Run returns a run, with what its agent was seen to do last.
 func (b *backend) Run(ctx context.Context, id nestor.ID) (api.Run, error) {
-	r, err := b.engine.Get(ctx, id)
-	if err == nil {
-		doing := doingOf(r, time.Now())
-		if r.State == nestor.Running || r.State == nestor.Starting {
-			doing += b.activity(ctx, r)
-		}
-		return runOf(r, doing), nil
+	run, err := b.stands(ctx, id)
+	if err == nil && (run.State == nestor.Running || run.State == nestor.Starting) {
+		run.Doing += b.activity(ctx, run)
 	}
-	if !errors.Is(err, nestor.ErrRunNotFound) {
+	return run, err
+}
+
+// stands returns a run as it stands.
+func (b *backend) stands(ctx context.Context, id nestor.ID) (api.Run, error) {
+	r, err := b.engine.Get(ctx, id)
+	if errors.Is(err, nestor.ErrRunNotFound) {
+		return b.past(ctx, id)
+	}
+	if err != nil {
 		return api.Run{}, err
 	}
-	return b.past(ctx, id)
+	return runOf(r, doingOf(r, time.Now())), nil
 }
 
 // past returns a run that is in the history alone.
@@ -119,7 +125,7 @@ func (b *backend) past(ctx context.Context, id nestor.ID) (api.Run, error) {
 
 // Wait returns the run when it has ended, or as it stands when ctx ends.
 func (b *backend) Wait(ctx context.Context, id nestor.ID) (api.Run, error) {
-	run, err := b.Run(ctx, id)
+	run, err := b.stands(ctx, id)
 	if err != nil || run.State.Ended() {
 		return run, err
 	}
@@ -128,7 +134,7 @@ func (b *backend) Wait(ctx context.Context, id nestor.ID) (api.Run, error) {
 	if _, err := b.engine.Wait(ctx, id); err != nil && ctx.Err() == nil {
 		return api.Run{}, err
 	}
-	return b.Run(context.WithoutCancel(ctx), id)
+	return b.stands(context.WithoutCancel(ctx), id)
 }
 
 // How long the history may take to catch up with the log before somebody is told
@@ -193,7 +199,7 @@ func (b *backend) Runs(ctx context.Context, q api.Query) ([]api.Run, error) {
 }
 
 func (b *backend) Tree(ctx context.Context, id nestor.ID) ([]api.Run, error) {
-	run, err := b.Run(ctx, id)
+	run, err := b.stands(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +303,7 @@ func (b *backend) archive(ctx context.Context, older time.Duration) error {
 // Events yields the events of a run, or of it and all below it.
 func (b *backend) Events(ctx context.Context, id nestor.ID, q api.EventsQuery) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
-		run, err := b.Run(ctx, id)
+		run, err := b.stands(ctx, id)
 		if err != nil {
 			yield(api.Event{}, err)
 			return

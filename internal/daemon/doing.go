@@ -102,7 +102,7 @@ func rough(d time.Duration) string {
 
 // activity says what the agent of a run was seen to do last; empty if nothing was
 // seen.
-func (b *backend) activity(ctx context.Context, r plan.Run) string {
+func (b *backend) activity(ctx context.Context, r api.Run) string {
 	tools := map[string]*nestor.ToolStart{}
 	var last *nestor.ToolStart
 	doing := ""
