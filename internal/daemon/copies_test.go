@@ -44,7 +44,7 @@ func core(t *testing.T, execute func(context.Context, *backend, *engine.Executio
 	if err != nil {
 		t.Fatal(err)
 	}
-	back := &backend{opts: Options{Dir: home}, broker: b, log: log, engine: e, history: h, worker: &worker{slots: pool.NewSlots(pool.SlotLimits{})}, began: time.Now()}
+	back := &backend{opts: Options{Dir: home}, broker: b, log: log, engine: e, history: h, worker: &worker{slots: pool.NewSlots(pool.SlotLimits{}), policy: &policy{home: home}}, began: time.Now()}
 	w := back.worker.taking(nil)
 	w.Acquire = func(ctx context.Context) (engine.Slot, error) {
 		s, err := back.worker.slots.Acquire(ctx)
