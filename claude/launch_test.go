@@ -194,7 +194,7 @@ func TestInitialize(t *testing.T) {
 func TestEveryOptionIsWired(t *testing.T) {
 	here := []string{ // read by the session, the process or the caller's callbacks
 		"Path", "User", "Grace", "InitTimeout", "MaxLine", "Stderr", "OnFrame", "OnDebugLine", "Log",
-		"OnElicitation", "OnDialog", "VerbatimPrompts", "Spawn", "StoreMode",
+		"OnElicitation", "OnDialog", "VerbatimPrompts", "Spawn", "Wrap", "StoreMode",
 		"Unset", // takes away; see TestEnvironment
 	}
 	reaches := map[string]struct {

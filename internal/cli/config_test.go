@@ -90,6 +90,8 @@ var configSamples = map[string][2]string{
 	"models.low-tier":               {"c"},
 	"tools":                         {"Read,Bash(git log,git diff)", "[Read, Bash(git log,git diff)]"},
 	"permission_mode":               {"plan"},
+	"role":                          {"critic"},
+	"sandbox":                       {"strict"},
 	"slots":                         {"7"},
 	"limits.max_turns":              {"1"},
 	"limits.timeout":                {"90m", "1h30m"},
