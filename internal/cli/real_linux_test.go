@@ -174,7 +174,7 @@ func TestKilledCLIGoesOn(t *testing.T) {
 
 func TestHangingCLIIsEndedAndTriedAgain(t *testing.T) {
 	t.Parallel()
-	g := newRealProject(t, "sdk", begins, "limits: {silence: 3s}\n").begin(t, "--stream-json", "go")
+	g := newRealProject(t, "sdk", begins, "limits: {silence: 12s}\n").begin(t, "--stream-json", "go")
 	if err := syscall.Kill(g.agent(t), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestHangingCLIIsEndedAndTriedAgain(t *testing.T) {
 	if e.code != 0 || e.run.State != nestor.Success || e.run.Result.Output != "I go on." || e.run.Session != g.run.Session || e.run.Retries != 1 {
 		t.Errorf("exit code %d, %s: %+v", e.code, e.stderr, e.run)
 	}
-	if !strings.Contains(e.stdout, "no sign of life for 3s: it is interrupted") || !strings.Contains(e.stdout, "it is ended, for it gives no sign of life") {
+	if !strings.Contains(e.stdout, "no sign of life for 12s: it is interrupted") || !strings.Contains(e.stdout, "it is ended, for it gives no sign of life") {
 		t.Errorf("it is not said why it was ended: %s", e.stdout)
 	}
 	g.nothingIsLeft(t)

@@ -299,7 +299,7 @@ rules: [{repeat: true, turns: [{text: again, tools: [{name: Bash, input: {comman
 			story: opening + "agent_complete chat_complete error agent_execution_complete",
 		},
 		{
-			name: "silence", config: "limits: {silence: 3s}\n", script: `
+			name: "silence", config: "limits: {silence: 12s}\n", script: `
 rules:
   - when: {user: You were interrupted}
     turns: [{text: I go on.}]

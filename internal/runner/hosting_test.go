@@ -140,7 +140,7 @@ rules:
 		if r.Status == nestor.Success || r.Error.Kind != nestor.Silence || !host.said("it is interrupted") || !host.said("it is ended") {
 			t.Errorf("it is %s, %+v", r.Status, r.Error)
 		}
-		r = s.executeFor(t, runner.Run{Task: nestor.Task{Input: "slowly", Limits: nestor.Limits{Silence: 3 * time.Second}}}, host)
+		r = s.executeFor(t, runner.Run{Task: nestor.Task{Input: "slowly", Limits: nestor.Limits{Silence: 12 * time.Second}}}, host)
 		if r.Status != nestor.Success {
 			t.Errorf("what takes its time is %s, %+v", r.Status, r.Error)
 		}
