@@ -88,6 +88,9 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return fmt.Errorf("making the project's folder: %w", err)
 	}
+	if err := ignore(home); err != nil {
+		return err
+	}
 	lock, err := broker.Lock(home)
 	if errors.Is(err, broker.ErrLocked) {
 		return fmt.Errorf("%w: %w", ErrOwned, err)

@@ -90,6 +90,24 @@ func TestOneOwner(t *testing.T) {
 	serving(t, s)
 }
 
+// Who works with git in a project neither sees nor commits what is recorded there.
+func TestGitIgnoresWhatIsRecorded(t *testing.T) {
+	s := settings{Dir: place(t), Provider: "scripted"}
+	name := filepath.Join(s.Dir, ".nestor", ".gitignore")
+	_, end := serving(t, s)
+	if data, err := os.ReadFile(name); err != nil || string(data) != "*\n!/config.yaml\n" {
+		t.Errorf("it says %q, %v", data, err)
+	}
+	end()
+	if err := os.WriteFile(name, []byte("mine\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	serving(t, s)
+	if data, err := os.ReadFile(name); err != nil || string(data) != "mine\n" {
+		t.Errorf("what somebody wrote there is %q, %v", data, err)
+	}
+}
+
 func TestRunsGoOnWithTheNextOwner(t *testing.T) {
 	s := settings{Dir: place(t), Provider: "scripted", Script: `
 turns:

@@ -34,6 +34,20 @@ func SocketPath(dir string) string {
 	return filepath.Join("/tmp", "nestor-"+strconv.Itoa(os.Getuid()), hex.EncodeToString(sum[:8])+".sock")
 }
 
+// ignore keeps git from all that is in a project's folder but its config, unless
+// somebody has said otherwise there.
+func ignore(home string) error {
+	f, err := os.OpenFile(filepath.Join(home, ".gitignore"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err == nil {
+		_, err = f.WriteString("*\n!/config.yaml\n")
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
+
 // TokenFile returns the file that holds what workers elsewhere show to the broker
 // of a project.
 func TokenFile(dir string) string { return filepath.Join(dir, ".nestor", "broker.token") }
