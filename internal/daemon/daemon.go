@@ -113,9 +113,6 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		return err
 	}
 	socket := SocketPath(d.opts.Dir)
-	if n := sweep("NESTOR_SOCKET=" + socket); n > 0 {
-		d.opts.Log.Warn("killed what an earlier owner of the project left running", "processes", n)
-	}
 	w, err := d.opts.Worker.open(home, socket, log)
 	if err != nil {
 		return err
@@ -153,7 +150,8 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	return g.Wait()
 }
 
-// open opens the broker and the history, both at once.
+// open opens the broker and the history, and kills what an earlier owner of the
+// project left running, all at once.
 func (d *Daemon) open(ctx context.Context, home string) (b *broker.Broker, h *history.History, err error) {
 	var g errgroup.Group
 	g.Go(func() (err error) {
@@ -163,6 +161,12 @@ func (d *Daemon) open(ctx context.Context, home string) (b *broker.Broker, h *hi
 	g.Go(func() (err error) {
 		h, err = history.Open(ctx, history.Options{Path: filepath.Join(home, "history.db")})
 		return err
+	})
+	g.Go(func() error {
+		if n := sweep("NESTOR_SOCKET=" + SocketPath(d.opts.Dir)); n > 0 {
+			d.opts.Log.Warn("killed what an earlier owner of the project left running", "processes", n)
+		}
+		return nil
 	})
 	if err = g.Wait(); err == nil {
 		return b, h, nil

@@ -169,8 +169,10 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 	if r.Session == "" {
 		r.Session = options.Session
 	}
-	h := &host{x: x, writer: writer, log: w.log, run: run}
+	h := &host{x: x, writer: writer, log: w.log, run: run, begun: make(chan struct{})}
+	go h.begin(ctx) // it ends with the first change of the run, at the latest with its end
 	result := w.runner.Execute(ctx, r, h)
+	<-h.begun
 	flushing, stop := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer stop()
 	if err := h.tell(flushing, result); err != nil && ctx.Err() == nil {
@@ -247,18 +249,48 @@ type host struct {
 	writer *eventlog.Writer
 	log    *eventlog.Log
 	run    plan.Run
+	begun  chan struct{} // closed when the beginning of the attempt is in the log
+
+	mu    sync.Mutex        // guards what follows
+	wrote bool              // what was early is written
+	early []json.RawMessage // events that came before that
 }
 
-// Append writes events, behind the one that the attempt has begun. They are
-// flushed when the run's result is known.
-func (h *host) Append(ctx context.Context, events ...nestor.Event) error {
+// maxEarly is how many events may wait for the beginning of their attempt.
+const maxEarly = 100
+
+// begin writes what came early, once the beginning of the attempt is in the log.
+func (h *host) begin(ctx context.Context) {
+	defer close(h.begun)
 	h.x.Begun(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wrote = true
+	// What is wrong with it, whoever writes next is told.
+	h.writer.Write(context.WithoutCancel(ctx), h.early...)
+}
+
+// Append writes events, behind the one that the attempt has begun, which the
+// agent does not wait for. They are flushed when the run's result is known.
+func (h *host) Append(ctx context.Context, events ...nestor.Event) error {
 	lines := make([]json.RawMessage, len(events))
 	for i, e := range events {
 		var err error
 		if lines[i], err = nestor.EncodeEvent(e); err != nil {
 			return err
 		}
+	}
+	h.mu.Lock()
+	if !h.wrote && len(h.early) < maxEarly {
+		defer h.mu.Unlock()
+		h.early = append(h.early, lines...)
+		return nil
+	}
+	h.mu.Unlock()
+	select {
+	case <-h.begun:
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	return h.writer.Write(ctx, lines...)
 }
