@@ -236,6 +236,7 @@ var architecture = rules{
 				"os":                                "the folder of its files",
 				"syscall":                           "the lock on it",
 				"net":                               "errors of connections, to tell a broker that is away from one that refuses",
+				"golang.org/x/sync":                 "streams that are declared at once",
 				"golang.org/x/sys":                  "the same, on Windows",
 				"github.com/nats-io/nats-server/v2": "queues, replication, leases and timers are not written again",
 				"github.com/nats-io/nats.go":        "",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 )
 
 // The streams and buckets, and the subjects of their messages. Whoever uses
@@ -214,13 +215,17 @@ func (l layout) declare(ctx context.Context, js jetstream.JetStream, o Options) 
 	if was == l.version && !o.AcceptDamage {
 		expect = was
 	}
+	var g errgroup.Group
 	for _, config := range append([]jetstream.StreamConfig{meta}, l.streams...) {
-		if err := l.stream(ctx, js, config, o, expect); err != nil {
-			return fmt.Errorf("stream %s: %w", config.Name, err)
-		}
+		g.Go(func() error {
+			if err := l.stream(ctx, js, config, o, expect); err != nil {
+				return fmt.Errorf("stream %s: %w", config.Name, err)
+			}
+			return nil
+		})
 	}
-	if was == l.version {
-		return nil
+	if err := g.Wait(); err != nil || was == l.version {
+		return err
 	}
 	return l.writeVersion(ctx, kv, revision)
 }
