@@ -175,6 +175,14 @@ var architecture = rules{
 				"github.com/google/jsonschema-go": "a result follows its schema, whatever the provider says",
 			},
 		},
+		"internal/spawn": {
+			why:  "what an agent can do with others; who executes it, and on what, is behind its interfaces",
+			ours: []string{".", "api", "internal/plan"},
+			outside: allow{
+				"net/http":                               "the statuses of problems",
+				"github.com/modelcontextprotocol/go-sdk": "the tools that agents have",
+			},
+		},
 		"internal/server": {
 			why:  "it translates and decides nothing: what a daemon does is behind its interface",
 			ours: []string{".", "api"},
@@ -190,7 +198,7 @@ var architecture = rules{
 			ours: []string{
 				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "internal/broker", "internal/engine",
 				"internal/eventlog", "internal/history", "internal/permission", "internal/plan", "internal/pool", "internal/runner",
-				"internal/sandbox", "internal/server",
+				"internal/sandbox", "internal/server", "internal/spawn",
 				"internal/workspace",
 			},
 			outside: allow{

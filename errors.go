@@ -18,7 +18,7 @@ type LimitError struct {
 	Max    float64 // what the limit is
 	Left   float64 // what is left of it
 	Asked  float64 // what was asked for
-	Reason string  `json:",omitempty"` // where numbers do not say it; empty means that they do
+	Reason string  // where numbers do not say it; empty means that they do
 }
 
 func (e *LimitError) Error() string {

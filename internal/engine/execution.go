@@ -37,6 +37,8 @@ type Execution struct {
 	over    bool          // its result is known
 	heard   int           // the number of the last letter that was heard
 	changed chan struct{} // closed and replaced when run changes
+	resting int           // waits that are under way
+	rested  time.Time     // when the last one ended
 }
 
 func (x *Execution) begin(run plan.Run) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/plan"
@@ -111,11 +112,32 @@ func (x *Execution) lend(ctx context.Context, begin, wait func() error) error {
 	if err != nil {
 		return err
 	}
+	x.rest(1)
+	defer x.rest(-1)
 	err = wait()
 	if back := x.reclaim(ctx); back != nil {
 		return errors.Join(err, back)
 	}
 	return err
+}
+
+// rest counts waits.
+func (x *Execution) rest(n int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.resting += n
+	x.rested = time.Now()
+}
+
+// Rested returns when the attempt last waited for others, now if it does; zero if
+// it never has.
+func (x *Execution) Rested() time.Time {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.resting > 0 {
+		return time.Now()
+	}
+	return x.rested
 }
 
 // reclaim has the slot back, unless others still wait. Who waited may have given
