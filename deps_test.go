@@ -114,7 +114,7 @@ var architecture = rules{
 			outside: allow{"go.yaml.in/yaml/v3": "YAML with positions; hand-written, it would be thousands of lines"},
 		},
 		"agent/scripted": {
-			why:     "a provider knows the contract, and the words of conversations",
+			why:  "a provider knows the contract, and the words of conversations",
 			ours: []string{"agent", "claude", "internal/yamltree"},
 			outside: allow{
 				"os":                                     "the file of a script",
@@ -255,17 +255,18 @@ var architecture = rules{
 		},
 		"internal/cli": {
 			why:  "commands reach the parts through daemon and api; what comes back from another machine, they put into the folder themselves",
-			ours: []string{".", "agent/scripted", "api", "claude", "internal/daemon", "internal/sandbox", "internal/workspace", "internal/yamltree", "scriptmodel"},
+			ours: []string{".", "agent/scripted", "api", "claude", "internal/daemon", "internal/sandbox", "internal/spawn", "internal/workspace", "internal/yamltree", "scriptmodel"},
 			outside: allow{
-				"os":                     "",
-				"os/signal":              "Ctrl-C",
-				"syscall":                "and SIGTERM",
-				"net":                    "model serve listens, doctor tries to",
-				"net/http":               "doctor asks the scripted model",
-				"github.com/spf13/cobra": "",
-				"github.com/spf13/pflag": "",
-				"golang.org/x/term":      "whether somebody looks, and how much fits",
-				"golang.org/x/text":      "how many columns a character takes",
+				"github.com/modelcontextprotocol/go-sdk": "mcp is a server on stdin and stdout",
+				"os":                                     "",
+				"os/signal":                              "Ctrl-C",
+				"syscall":                                "and SIGTERM",
+				"net":                                    "model serve listens, doctor tries to",
+				"net/http":                               "doctor asks the scripted model",
+				"github.com/spf13/cobra":                 "",
+				"github.com/spf13/pflag":                 "",
+				"golang.org/x/term":                      "whether somebody looks, and how much fits",
+				"golang.org/x/text":                      "how many columns a character takes",
 			},
 		},
 		"tools/bench-engine": {
