@@ -114,9 +114,12 @@ var architecture = rules{
 			outside: allow{"go.yaml.in/yaml/v3": "YAML with positions; hand-written, it would be thousands of lines"},
 		},
 		"agent/scripted": {
-			why:     "a provider knows the contract, and the words of conversations",
-			ours:    []string{"agent", "claude", "internal/yamltree"},
-			outside: allow{"os": "the file of a script"},
+			why:  "a provider knows the contract, and the words of conversations",
+			ours: []string{"agent", "claude", "internal/yamltree"},
+			outside: allow{
+				"os":                                     "the file of a script",
+				"github.com/modelcontextprotocol/go-sdk": "a script can call the tools of an agent's servers",
+			},
 		},
 		"api": {
 			why:  "programs of others import it to reach a daemon: it knows the vocabulary alone",
@@ -172,6 +175,14 @@ var architecture = rules{
 				"github.com/google/jsonschema-go": "a result follows its schema, whatever the provider says",
 			},
 		},
+		"internal/spawn": {
+			why:  "what an agent can do with others; who executes it, and on what, is behind its interfaces",
+			ours: []string{".", "api", "internal/plan"},
+			outside: allow{
+				"net/http":                               "the statuses of problems",
+				"github.com/modelcontextprotocol/go-sdk": "the tools that agents have",
+			},
+		},
 		"internal/server": {
 			why:  "it translates and decides nothing: what a daemon does is behind its interface",
 			ours: []string{".", "api"},
@@ -187,7 +198,7 @@ var architecture = rules{
 			ours: []string{
 				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "internal/broker", "internal/engine",
 				"internal/eventlog", "internal/history", "internal/permission", "internal/plan", "internal/pool", "internal/runner",
-				"internal/sandbox", "internal/server",
+				"internal/sandbox", "internal/server", "internal/spawn",
 				"internal/workspace",
 			},
 			outside: allow{
@@ -245,17 +256,18 @@ var architecture = rules{
 		},
 		"internal/cli": {
 			why:  "commands reach the parts through daemon and api; what comes back from another machine, they put into the folder themselves",
-			ours: []string{".", "agent/scripted", "api", "claude", "internal/daemon", "internal/sandbox", "internal/workspace", "internal/yamltree", "scriptmodel"},
+			ours: []string{".", "agent/scripted", "api", "claude", "internal/daemon", "internal/sandbox", "internal/spawn", "internal/workspace", "internal/yamltree", "scriptmodel"},
 			outside: allow{
-				"os":                     "",
-				"os/signal":              "Ctrl-C",
-				"syscall":                "and SIGTERM",
-				"net":                    "model serve listens, doctor tries to",
-				"net/http":               "doctor asks the scripted model",
-				"github.com/spf13/cobra": "",
-				"github.com/spf13/pflag": "",
-				"golang.org/x/term":      "whether somebody looks, and how much fits",
-				"golang.org/x/text":      "how many columns a character takes",
+				"github.com/modelcontextprotocol/go-sdk": "mcp is a server on stdin and stdout",
+				"os":                                     "",
+				"os/signal":                              "Ctrl-C",
+				"syscall":                                "and SIGTERM",
+				"net":                                    "model serve listens, doctor tries to",
+				"net/http":                               "doctor asks the scripted model",
+				"github.com/spf13/cobra":                 "",
+				"github.com/spf13/pflag":                 "",
+				"golang.org/x/term":                      "whether somebody looks, and how much fits",
+				"golang.org/x/text":                      "how many columns a character takes",
 			},
 		},
 		"tools/bench-engine": {

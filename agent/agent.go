@@ -65,6 +65,8 @@ type Config struct {
 	Instructions   string               // the system prompt; empty means none
 	Model          string               // empty means the provider's default
 	AllowedTools   []string             // nil means all
+	Approved       []string             // that need no question, besides AllowedTools; nil means none
+	DeniedTools    []string             // that do not exist, whatever AllowedTools says; nil means none
 	PermissionMode string               // empty means acceptEdits: nobody is there to be asked
 	Dir            string               // where it works; empty means the current directory
 	SettingSources []string             // user, project, local; nil means none

@@ -61,6 +61,7 @@ type Run struct {
 	Resumes  int             `json:"resumes,omitempty"`
 	Retries  int             `json:"retries,omitempty"`
 	Worker   string          `json:"worker,omitempty"`
+	Trace    string          `json:"trace_id,omitempty"`   // the W3C trace of its tree
 	Session  string          `json:"session_id,omitempty"` // the provider's
 	Limits   nestor.Limits   `json:"limits,omitzero"`
 	CostUSD  float64         `json:"cost_usd"`  // its own

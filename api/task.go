@@ -19,11 +19,34 @@ type TaskOptions struct {
 	Sandbox        string   `json:"sandbox,omitempty"`         // off, files or strict; empty means that of the config
 	Env            []string `json:"env,omitempty"`             // K=V, for what the agent starts
 	Session        string   `json:"session_id,omitempty"`      // of the provider, to go on with; empty begins a new one
+	// Delegation says who starts agents for the run: pool, the default, or cli,
+	// which leaves the Claude CLI its own tool for it.
+	Delegation string `json:"delegation,omitempty"`
+	// Trace is the W3C traceparent that the tree of runs belongs to; empty means
+	// that its root begins one.
+	Trace string `json:"traceparent,omitempty"`
+	// Above bounds the run by what the runs above it may do, besides its own role
+	// and tools. The daemon sets it.
+	Above []Bounds `json:"above,omitempty"`
 	// Subdir is the task's folder as its place in the project, with slashes, for
 	// workers on other machines. The daemon sets it; empty means that the task
 	// names no folder, or one outside of the project.
 	Subdir string `json:"subdir,omitempty"`
 }
+
+// Bounds are what a run may do, for those below it.
+type Bounds struct {
+	Role  string   `json:"role,omitempty"`  // empty means none
+	Tools []string `json:"tools,omitempty"` // nil means all
+	Swarm string   `json:"swarm,omitempty"`
+	Dir   string   `json:"dir,omitempty"` // where it works
+}
+
+// The values of TaskOptions.Delegation.
+const (
+	DelegationPool = "pool"
+	DelegationCLI  = "cli"
+)
 
 // ParseTaskOptions reads the Data of a task. It fails if there is something in it
 // that nobody would read.
@@ -40,6 +63,14 @@ func ParseTaskOptions(data json.RawMessage) (TaskOptions, error) {
 	for _, kv := range o.Env {
 		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" || strings.ContainsRune(kv, 0) {
 			return TaskOptions{}, fmt.Errorf("data of the task: env %.60q: want NAME=VALUE", kv)
+		}
+	}
+	if o.Delegation != "" && o.Delegation != DelegationPool && o.Delegation != DelegationCLI {
+		return TaskOptions{}, fmt.Errorf("data of the task: delegation %.60q: there are %s and %s", o.Delegation, DelegationPool, DelegationCLI)
+	}
+	if o.Trace != "" {
+		if _, err := ParseTrace(o.Trace); err != nil {
+			return TaskOptions{}, fmt.Errorf("data of the task: %w", err)
 		}
 	}
 	if o.Subdir != "" && !fs.ValidPath(o.Subdir) {

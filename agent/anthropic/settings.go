@@ -33,6 +33,7 @@ type settings struct {
 	partial         bool
 	mode            claude.PermissionMode
 	allowed         []permission.Rule
+	approved        []permission.Rule      // that do not make a tool exist
 	schema          *schema                // nil if the result is free text
 	request         []option.RequestOption // where to, and in whose name
 	reachable       bool                   // there is a key, a token or a base URL
@@ -78,6 +79,13 @@ func (p *Provider) settingsOf(c agent.Config) (*settings, error) {
 			errs = append(errs, err)
 		}
 		s.allowed = append(s.allowed, r)
+	}
+	for _, text := range c.Approved {
+		r, err := permission.ParseRule(text)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		s.approved = append(s.approved, r)
 	}
 	if c.Limits.MaxTurns < 0 || c.Limits.MaxBudgetUSD < 0 || c.Limits.Timeout < 0 {
 		fail("a limit is negative: zero means none")
@@ -132,6 +140,9 @@ func (s *settings) credentials(o Options) {
 // offers tells whether the model may see the tool at all. MCP servers are
 // offered whole, as the CLI does.
 func (s *settings) offers(name string) bool {
+	if slices.Contains(s.DeniedTools, name) {
+		return false
+	}
 	return s.AllowedTools == nil || strings.HasPrefix(name, "mcp__") ||
 		slices.ContainsFunc(s.allowed, func(r permission.Rule) bool { return r.Tool == name })
 }

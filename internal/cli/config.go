@@ -19,6 +19,8 @@ type config struct {
 	PermissionMode string
 	Role           string // of runs; empty means none
 	Sandbox        string // off, files or strict
+	Delegation     string // pool or cli
+	MaxResult      int    // bytes that go up
 	Slots          int
 	Limits         nestor.Limits // nothing in it is left open
 	SDK            struct {
@@ -45,7 +47,7 @@ type config struct {
 
 func defaultConfig() *config {
 	c := &config{
-		Provider: "sdk", PermissionMode: "acceptEdits", Sandbox: "off", Slots: 5, Limits: nestor.DefaultLimits(), ArchiveAfter: time.Hour,
+		Provider: "sdk", PermissionMode: "acceptEdits", Sandbox: "off", Delegation: "pool", MaxResult: 32 << 10, Slots: 5, Limits: nestor.DefaultLimits(), ArchiveAfter: time.Hour,
 		Models:  map[string]string{"high-tier": "opus", "medium-tier": "sonnet", "low-tier": "haiku"},
 		origins: map[string]string{},
 	}

@@ -119,6 +119,7 @@ func daemonOptions(project string, cfg *config) (daemon.Options, error) {
 func workerOptions(cfg *config) (daemon.Worker, error) {
 	w := daemon.Worker{
 		Provider: cfg.Provider, Slots: cfg.Slots, Labels: cfg.Label, Tools: cfg.Tools, Mode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Settings: cfg.SDK.Settings,
+		Models: cfg.Models, Delegation: cfg.Delegation, MaxResult: cfg.MaxResult,
 	}
 	w.SDK.Path = cfg.SDK.Path
 	for name, value := range cfg.SDK.Env {

@@ -87,6 +87,8 @@ func codeOf(ctx context.Context, err error) exitCode {
 func newRoot() *cobra.Command {
 	root := newGroup("nestor", "Run Claude agents that nest",
 		newRun(),
+		newSpawn(),
+		newMCP(),
 		newServe(),
 		newWorker(),
 		newHistory(),

@@ -276,7 +276,7 @@ func (f *following) print(run api.Run) error {
 		err = printJSON(f.stdout, runResult{
 			Run: run.ID, Root: run.Root, Parent: run.Parent, Depth: run.Depth, Agent: run.Agent, Status: run.State, Output: r.Output,
 			Structured: r.Structured, Error: r.Error, CostUSD: run.CostUSD + run.BelowUSD, Usage: r.Usage, Turns: r.Turns,
-			DurationMS: run.Ended.Sub(run.Started).Milliseconds(), Session: r.Session, Truncated: r.Truncated, File: r.File, Metadata: r.Metadata,
+			DurationMS: run.Ended.Sub(run.Started).Milliseconds(), Session: r.Session, Trace: run.Trace, Truncated: r.Truncated, File: r.File, Metadata: r.Metadata,
 		})
 	case text != "":
 		_, err = fmt.Fprintln(f.stdout, text)

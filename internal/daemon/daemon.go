@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/broker"
 	"github.com/dfaf701a/nestor/internal/engine"
 	"github.com/dfaf701a/nestor/internal/eventlog"
@@ -112,14 +113,19 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	socket := SocketPath(d.opts.Dir)
-	w, err := d.opts.Worker.open(home, socket, log)
+	socket, agents := SocketPath(d.opts.Dir), AgentSocketPath(d.opts.Dir)
+	w, err := d.opts.Worker.open(home, agents, log)
 	if err != nil {
 		return err
 	}
+	w.engine = e
 	ln, err := server.Listen(socket)
 	if err != nil {
 		return err
+	}
+	agentLn, err := server.Listen(agents)
+	if err != nil {
+		return errors.Join(err, ln.Close())
 	}
 	back := &backend{opts: d.opts, broker: b, log: log, engine: e, history: h, worker: w, began: time.Now()}
 
@@ -143,6 +149,9 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 			parts.Go(func() error { return ended(working, e.Work(working, w.taking(d.opts.Worker.Labels))) })
 		}
 		parts.Go(func() error { return server.New(back, server.Options{Log: d.opts.Log}).Serve(working, ln) })
+		parts.Go(func() error {
+			return server.NewAgents(visitors{w, back}, server.Options{Log: d.opts.Log}).Serve(working, agentLn)
+		})
 		return parts.Wait()
 	})
 	d.addr = b.Addr()
@@ -163,7 +172,7 @@ func (d *Daemon) open(ctx context.Context, home string) (b *broker.Broker, h *hi
 		return err
 	})
 	g.Go(func() error {
-		if n := sweep("NESTOR_SOCKET=" + SocketPath(d.opts.Dir)); n > 0 {
+		if n := sweep(api.SocketVariable + "=" + AgentSocketPath(d.opts.Dir)); n > 0 {
 			d.opts.Log.Warn("killed what an earlier owner of the project left running", "processes", n)
 		}
 		return nil

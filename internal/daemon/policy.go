@@ -30,6 +30,7 @@ type policy struct {
 	level sandbox.Level
 	cli   claudecode.Options
 	home  string // of the worker's files, which no run may see
+	door  string // the socket that runs may use; empty if there is none
 	log   *slog.Logger
 }
 
@@ -68,6 +69,9 @@ func (p *policy) Rights(run runner.Run, dir string) (runner.Rights, error) {
 	}
 	if role != nil {
 		r.Decide = func(tool string, input json.RawMessage) runner.Verdict {
+			if v, ours := decideOurs(tool, role); ours {
+				return v
+			}
 			return verdict(role.Decide(permission.Call{Tool: tool, Input: input, Dir: dir}))
 		}
 	}
@@ -118,6 +122,9 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 	}
 	if o.Tools != nil {
 		role.Tools = o.Tools
+	}
+	if role, err = p.narrowed(role, o.Above); err != nil {
+		return nil, err
 	}
 	return &role, nil
 }
@@ -173,6 +180,9 @@ func (p *policy) profile(level sandbox.Level, dir, temp string) (sandbox.Profile
 	}
 	profile := sandbox.Profile{
 		Level: level, Write: append([]string{dir, temp}, state...), Hide: []string{p.home}, Network: sandbox.Web,
+	}
+	if p.door != "" {
+		profile.Read = append(profile.Read, p.door)
 	}
 	if self, err := os.Executable(); err == nil {
 		profile.Read = append(profile.Read, self)

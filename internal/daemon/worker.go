@@ -22,6 +22,7 @@ import (
 	"github.com/dfaf701a/nestor/internal/plan"
 	"github.com/dfaf701a/nestor/internal/pool"
 	"github.com/dfaf701a/nestor/internal/runner"
+	"github.com/dfaf701a/nestor/internal/spawn"
 )
 
 // Worker says how runs are executed. Its zero value executes five at once, on
@@ -36,6 +37,10 @@ type Worker struct {
 	Role     string   // of runs that name none; empty means none
 	Sandbox  string   // level, likewise: off, files or strict; empty means off
 	Settings []string // sources of the provider's settings: user, project, local; nil means none
+
+	Models     map[string]string // that names such as high-tier stand for, for runs that agents start
+	Delegation string            // who starts agents for runs that do not say: pool or cli; empty means pool
+	MaxResult  int               // bytes of a result that go up to who has started a run; zero means 32 KiB
 
 	SDK    claudecode.Options
 	API    anthropic.Options // its Records and Spool are set here
@@ -56,10 +61,14 @@ type worker struct {
 	dir       string
 	copies    *copies // nil in the daemon
 	policy    *policy
+	opts      Worker
+	engine    *engine.Engine // set before runs are executed
+	tokens    spawn.Tokens
 	notes     *slog.Logger
 
 	mu    sync.Mutex                // guards what follows
 	holds map[string]nestor.Failure // by provider: until when its usage limit is met
+	rooms map[attempt]*room         // of the attempts that are being executed
 }
 
 // open makes a worker that keeps its files in home.
@@ -88,18 +97,19 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	rules.door = socket
 	var place runner.Workspace = runner.Dir(o.Dir)
 	if o.copies != nil {
 		place = o.copies
 	}
 	return &worker{
-		log: log, socket: socket, dir: o.Dir, copies: o.copies, notes: o.Log, providers: providers, policy: rules,
+		log: log, socket: socket, dir: o.Dir, copies: o.copies, notes: o.Log, providers: providers, policy: rules, opts: o,
 		runner: runner.New(runner.Options{
 			Providers: providers, Provider: o.Provider, Workspace: place, Policy: rules,
 			Settings: o.Settings, Log: o.Log,
 		}),
 		slots: pool.NewSlots(pool.SlotLimits{Total: o.Slots}),
-		holds: map[string]nestor.Failure{},
+		holds: map[string]nestor.Failure{}, rooms: map[attempt]*room{},
 	}, nil
 }
 
@@ -124,6 +134,7 @@ func (w *worker) taking(labels []string) engine.Worker {
 
 // over lets go of what an attempt had.
 func (w *worker) over(x *engine.Execution) {
+	w.leave(x)
 	w.policy.over(x.Run().ID, x.Fence())
 	if w.copies != nil {
 		w.copies.remove(x.Run().ID, x.Fence())
@@ -170,6 +181,9 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 		r.Session = options.Session
 	}
 	h := &host{x: x, writer: writer, log: w.log, run: run, begun: make(chan struct{})}
+	if err := w.enter(x, h, &r); err != nil {
+		return failed(err)
+	}
 	go h.begin(ctx) // it ends with the first change of the run, at the latest with its end
 	result := w.runner.Execute(ctx, r, h)
 	<-h.begun
@@ -208,7 +222,7 @@ func (w *worker) env(run plan.Run, fence uint64, o api.TaskOptions) []string {
 		"AGENT_NAME=" + run.Task.Agent, "AGENT_SWARM=" + run.Task.Swarm, "AGENT_WORKSPACE=" + dir,
 	}
 	if w.socket != "" {
-		env = append(env, "NESTOR_SOCKET="+w.socket)
+		env = append(env, api.SocketVariable+"="+w.socket)
 	}
 	if w.copies != nil {
 		// By the first one finds what is left of a worker that was killed; with the
@@ -249,6 +263,7 @@ type host struct {
 	writer *eventlog.Writer
 	log    *eventlog.Log
 	run    plan.Run
+	room   *room
 	begun  chan struct{} // closed when the beginning of the attempt is in the log
 
 	mu    sync.Mutex        // guards what follows
@@ -330,7 +345,7 @@ func (h *host) Spent(usd float64) {
 }
 
 func (h *host) Letters(n int) ([]runner.Letter, <-chan struct{}) {
-	letters, more := h.x.Letters(n)
+	letters, more := h.x.Letters(h.room.unread(n))
 	list := make([]runner.Letter, len(letters))
 	for i, l := range letters {
 		list[i] = runner.Letter{N: l.N, From: l.From, Content: l.Content}
@@ -339,6 +354,12 @@ func (h *host) Letters(n int) ([]runner.Letter, <-chan struct{}) {
 }
 
 func (h *host) Heard(n int) { h.x.Heard(n) }
+
+func (h *host) Expect(ctx context.Context, n int) (bool, error) {
+	return h.x.Expect(ctx, h.room.unread(n))
+}
+
+func (h *host) Rested() time.Time { return h.x.Rested() }
 
 // knows fails for a task of a provider, or of a role, that there is not.
 func (w *worker) knows(t nestor.Task) error {

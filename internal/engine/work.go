@@ -216,8 +216,8 @@ func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg *nats.Msg
 		msg.Term() // not ours
 		return
 	}
-	x := &Execution{e: e, id: task.Run, slot: slot, msg: msg}
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	x := &Execution{e: e, id: task.Run, slot: slot, msg: msg, done: work.Done(), turn: make(chan struct{}, 1)}
 	defer stop(nil)
 	defer context.AfterFunc(ctx, func() { stop(ErrShutdown) })()
 	beating, still := context.WithCancel(context.WithoutCancel(ctx)) // until the end is written

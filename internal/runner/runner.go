@@ -30,6 +30,10 @@ type Run struct {
 	// anew.
 	Interrupted bool
 	Env         []string // K=V, for what the agent starts
+
+	Servers  map[string]agent.MCPServer // whose tools it has besides its own, by name
+	Approved []string                   // tools that need no question, whatever its rights say of others
+	Denied   []string                   // tools that do not exist for it, likewise
 }
 
 // Host is whom a run is executed for. Its methods may be called from any
@@ -50,6 +54,12 @@ type Host interface {
 	Letters(n int) ([]Letter, <-chan struct{})
 	// Heard says that the agent has dealt with the letters up to n.
 	Heard(n int)
+	// Expect waits for a letter behind number n, if one is to come by itself, of
+	// what the run has started. It returns false if none is.
+	Expect(ctx context.Context, n int) (bool, error)
+	// Rested returns when the run last waited for others, now if it does: an agent
+	// gives no sign of life meanwhile. Zero means never.
+	Rested() time.Time
 }
 
 // Letter is what somebody wrote to a run.
@@ -205,7 +215,7 @@ func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, dir
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	limit := run.Task.Limits.Silence
-	alive := watch(limit, func() {
+	alive := watch(limit, c.host.Rested, func() {
 		if err := c.progress(ctx, fmt.Sprintf("no sign of life for %v: it is interrupted", limit)); err != nil {
 			r.opts.Log.Warn("silence is not on record", "run", run.ID, "error", err)
 		}
@@ -228,6 +238,9 @@ func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, dir
 	}
 	for asked := 0; ; {
 		if err := r.hear(ctx, work, a, m, c, alive); err != nil || c.failure != nil {
+			return err
+		}
+		if err := c.expect(work); err != nil {
 			return err
 		}
 		switch letters, _ := c.unheard(); {
@@ -313,6 +326,7 @@ func (r *Runner) config(run Run, provider, dir string, alive func(), talk *conve
 		Name: t.Agent, Provider: provider, Model: t.Model, Dir: dir, Schema: t.Schema, Env: run.Env, Resume: run.Session,
 		Limits:  agent.Limits{MaxTurns: t.Limits.Turns, MaxBudgetUSD: t.Limits.BudgetUSD},
 		OnFrame: alive, SettingSources: r.opts.Settings,
+		MCPServers: run.Servers, Approved: run.Approved, DeniedTools: run.Denied,
 		// Texts come also as they are written, and letters find the agent as it was.
 		Credentials: map[string]string{"partial": "true", "mode": "client"},
 	}

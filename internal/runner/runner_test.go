@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -37,7 +38,29 @@ type records struct {
 	spent   float64
 	letters []runner.Letter
 	heard   int
-	more    chan struct{} // closed and replaced when letters come; nil if none ever do
+	more    chan struct{}    // closed and replaced when letters come; nil if none ever do
+	rested  func() time.Time // nil means never
+	expects []string         // letters that come when the run is done but for them
+}
+
+func (r *records) Rested() time.Time {
+	if r.rested == nil {
+		return time.Time{}
+	}
+	return r.rested()
+}
+
+func (r *records) Expect(context.Context, int) (bool, error) {
+	r.mu.Lock()
+	if len(r.expects) == 0 {
+		r.mu.Unlock()
+		return false, nil
+	}
+	next := r.expects[0]
+	r.expects = r.expects[1:]
+	r.mu.Unlock()
+	r.write(next)
+	return true, nil
 }
 
 func (r *records) Began(_ context.Context, session string) error {
@@ -291,6 +314,30 @@ func TestSilenceEndsARun(t *testing.T) {
 			t.Errorf("after %v it is %s, %+v", time.Since(began), got.Status, got.Error)
 		}
 	})
+}
+
+// An agent that waits for others owes no sign of life, for as long as it takes.
+func TestWaitingIsNotSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		host := &records{rested: func() time.Time { return began.Add(min(time.Since(began), 3*time.Hour)) }}
+		r := written(t, scripted.Turn{Say: []scripted.Line{{Content: "one"}, {Content: "never", After: 4 * time.Hour}}})
+		got := r.Execute(t.Context(), runner.Run{ID: id, Root: root, Task: nestor.Task{Limits: nestor.Limits{Silence: time.Minute}}}, host)
+		if got.Status != nestor.Partial || got.Error.Kind != nestor.Silence || time.Since(began) != 3*time.Hour+time.Minute {
+			t.Errorf("after %v it is %s, %+v", time.Since(began), got.Status, got.Error)
+		}
+	})
+}
+
+func TestWhatWasStartedIsHeardBeforeTheEnd(t *testing.T) {
+	r := written(t,
+		scripted.Turn{When: regexp.MustCompile("scout is back"), Say: []scripted.Line{{Content: "I heard.", Metadata: result()}}},
+		scripted.Turn{Say: []scripted.Line{{Content: "I begin.", Metadata: result()}}})
+	host := &records{expects: []string{"scout is back"}}
+	got := r.Execute(t.Context(), runner.Run{ID: id, Root: root, Task: nestor.Task{Input: "go"}}, host)
+	if got.Status != nestor.Success || got.Output != "I heard." || host.heard != 1 {
+		t.Errorf("it is %s, %q, %+v; heard %d", got.Status, got.Output, got.Error, host.heard)
+	}
 }
 
 func TestFailuresHaveTheirKind(t *testing.T) {

@@ -14,6 +14,9 @@ import (
 
 // handler returns what answers requests that the gate lets in.
 func (s *Server) handler(g *gate) http.Handler {
+	if s.agents != nil {
+		return s.agentHandler(g)
+	}
 	h := &handlers{backend: s.backend, log: s.log, gate: g}
 	mux := http.NewServeMux()
 	methods := map[string][]string{} // by path

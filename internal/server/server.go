@@ -52,6 +52,7 @@ type Options struct {
 // Server answers for one daemon. Its methods may be called at once.
 type Server struct {
 	backend Backend
+	agents  Agents // in the place of backend; nil if it serves none
 	log     *slog.Logger
 	grace   time.Duration
 }
