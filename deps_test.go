@@ -113,6 +113,15 @@ var architecture = rules{
 			why:     "it reads a language, and knows nobody whose words are written in it",
 			outside: allow{"go.yaml.in/yaml/v3": "YAML with positions; hand-written, it would be thousands of lines"},
 		},
+		"internal/agentfile": {
+			why:  "it reads definitions, in the vocabulary and the words of permissions; it runs nothing",
+			ours: []string{".", "internal/permission", "internal/yamltree"},
+			outside: allow{
+				"os":                              "the files of agents",
+				"syscall":                         "how a file is opened without waiting for a pipe that took its place",
+				"github.com/google/jsonschema-go": "schemas of inputs, results and custom tools",
+			},
+		},
 		"agent/scripted": {
 			why:  "a provider knows the contract, and the words of conversations",
 			ours: []string{"agent", "claude", "internal/yamltree"},
@@ -325,6 +334,7 @@ var architecture = rules{
 		},
 	},
 	tests: allow{
+		"golang.org/x/tools/txtar":                   "corpora of files",
 		"github.com/ncruces/go-sqlite3":              "the other driver, which BenchmarkDrivers measures",
 		"pgregory.net/rapid":                         "properties of whole trees, shrunk to the smallest that breaks",
 		"github.com/rogpeppe/go-internal/testscript": "our command line, one script per behaviour",

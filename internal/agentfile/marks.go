@@ -1,0 +1,179 @@
+package agentfile
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// mark is what Claude Code replaces in the text of commands and skills.
+type mark struct {
+	kind     markKind
+	from, to int    // in the text
+	written  string // as it stands there
+	word     string // the path, or the command
+	index    int    // of the argument, from 0; negative means all of them
+}
+
+type markKind int
+
+const (
+	argument markKind = iota // $ARGUMENTS, $ARGUMENTS[0], $1, $name
+	folder                   // ${CLAUDE_SKILL_DIR}
+	file                     // @path
+	command                  // !`command`
+)
+
+var (
+	markPattern = regexp.MustCompile("(?m)" + `\$\{CLAUDE_SKILL_DIR\}|\$ARGUMENTS\[(\d{1,3})\]|\$ARGUMENTS\b|\$(\d)\d*|\$([A-Za-z_][A-Za-z0-9_-]*)` +
+		"|(?:^|[ \\t(\n])!`([^`\n]+)`" + `|(?:^|[ \t\n])@("[^"\n]+"|[^\s"@]+)`)
+	argumentPattern = regexp.MustCompile(`\$ARGUMENTS\[(\d{1,3})\]|\$ARGUMENTS\b|\$(\d)\d*|\$([A-Za-z_][A-Za-z0-9_-]*)`)
+)
+
+// findMarks returns the marks of a text in their order. Arguments are named by
+// what stands behind $, if they have names.
+func findMarks(text string, names []string) []mark {
+	var marks []mark
+	base := firstNumber(text)
+	for _, at := range markPattern.FindAllStringSubmatchIndex(text, -1) {
+		group := func(n int) string {
+			if at[2*n] < 0 {
+				return ""
+			}
+			return text[at[2*n]:at[2*n+1]]
+		}
+		m := mark{from: at[0], to: at[1]}
+		whole := text[at[0]:at[1]]
+		switch {
+		case whole == "${CLAUDE_SKILL_DIR}":
+			m.kind = folder
+		case group(4) != "":
+			m.kind, m.word = command, strings.TrimSpace(group(4))
+			m.from += strings.IndexByte(whole, '!')
+		case group(5) != "":
+			m.kind, m.word = file, trimPath(group(5))
+			m.from += strings.IndexByte(whole, '@')
+			m.to = m.from + 1 + len(m.word)
+			if strings.HasPrefix(group(5), `"`) {
+				m.to = at[1]
+			}
+			if m.word == "" {
+				continue
+			}
+		default:
+			index, ok := argumentOf(whole, group(1), group(2), group(3), names, base)
+			if !ok {
+				continue
+			}
+			m.kind, m.index = argument, index
+		}
+		m.written = text[m.from:m.to]
+		marks = append(marks, m)
+	}
+	return marks
+}
+
+// firstNumber returns what the first argument is called in a text: $1, as in
+// commands, unless there is a $0, as in skills.
+func firstNumber(text string) int {
+	for at := 0; ; {
+		i := strings.Index(text[at:], "$0")
+		if i < 0 {
+			return 1
+		}
+		at += i + 2
+		if at == len(text) || text[at] < '0' || text[at] > '9' {
+			return 0
+		}
+	}
+}
+
+// argumentOf returns which argument is meant.
+func argumentOf(whole, index, digit, name string, names []string, base int) (int, bool) {
+	switch {
+	case index != "":
+		n, err := strconv.Atoi(index)
+		return n, err == nil
+	case digit != "":
+		n := int(digit[0]-'0') - base
+		return n, len(whole) == 2 && n >= 0 // $100 is a sum
+	case name != "" && name != "ARGUMENTS":
+		for i, known := range names {
+			if known == name {
+				return i, true
+			}
+		}
+		return 0, false
+	}
+	return -1, true
+}
+
+// trimPath takes away quotes, and what ends a sentence.
+func trimPath(word string) string {
+	if quoted, ok := strings.CutPrefix(word, `"`); ok {
+		return strings.TrimSuffix(quoted, `"`)
+	}
+	return strings.TrimRight(word, ".,;:!?)]}>'\"`*")
+}
+
+// fill replaces the arguments in a word.
+func fill(word string, input string, args, names []string) string {
+	base := firstNumber(word)
+	return argumentPattern.ReplaceAllStringFunc(word, func(whole string) string {
+		m := argumentPattern.FindStringSubmatch(whole)
+		index, ok := argumentOf(whole, m[1], m[2], m[3], names, base)
+		if !ok {
+			return whole
+		}
+		return argumentText(index, input, args)
+	})
+}
+
+// argumentText is the argument of that index; all of them if it is negative.
+func argumentText(index int, input string, args []string) string {
+	switch {
+	case index < 0:
+		return input
+	case index < len(args):
+		return args[index]
+	}
+	return ""
+}
+
+// splitWords cuts a line into words as a shell does: quotes hold words together,
+// and a backslash the next character.
+func splitWords(line string) []string {
+	var words []string
+	var word strings.Builder
+	var quote rune
+	open, escaped := false, false
+	for _, c := range line {
+		switch {
+		case escaped:
+			word.WriteRune(c)
+			escaped = false
+		case c == '\\' && quote != '\'':
+			escaped, open = true, true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote, open = c, true
+		case quote == 0 && (c == ' ' || c == '\t' || c == '\n' || c == '\r'):
+			if open {
+				words = append(words, word.String())
+				word.Reset()
+				open = false
+			}
+		default:
+			word.WriteRune(c)
+			open = true
+		}
+	}
+	if quote != 0 { // an apostrophe, not a quote
+		return strings.Fields(line)
+	}
+	if open {
+		words = append(words, word.String())
+	}
+	return words
+}
