@@ -173,6 +173,13 @@ var architecture = rules{
 				"modernc.org/sqlite": "one file, no server, no cgo; chosen by BenchmarkDrivers",
 			},
 		},
+		"internal/graph": {
+			why:  "a graph is read, checked and run without knowing who runs its tasks",
+			ours: []string{".", "internal/yamltree"},
+			outside: allow{
+				"github.com/google/jsonschema-go": "whether a field that is referred to can be there",
+			},
+		},
 		"internal/plan": {
 			why:  "what happens next follows from a run, an input and the time, and from nothing else",
 			ours: []string{"."},

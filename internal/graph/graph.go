@@ -42,9 +42,8 @@ const MaxSize = 1 << 20
 // maxTasks is how many tasks a graph may have.
 const maxTasks = 1000
 
-// Options are what a task of a graph says of how it is run. They are named as the
-// fields of a run's task options, for whoever makes those.
-type Options struct {
+// Rights are what the Data of a task in a graph holds: how it is run.
+type Rights struct {
 	Tools          []string `json:"tools,omitempty"`
 	Role           string   `json:"role,omitempty"`
 	PermissionMode string   `json:"permission_mode,omitempty"`
@@ -118,7 +117,7 @@ func values(n *yamltree.Node) (map[string]json.RawMessage, error) {
 
 func parseNode(n *yamltree.Node, read func(string) ([]byte, error)) (nestor.Node, error) {
 	var node nestor.Node
-	var o Options
+	var o Rights
 	var onError string
 	t := &node.Task
 	limits := &t.Limits

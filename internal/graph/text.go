@@ -163,13 +163,13 @@ func (s scope) find(r *reference) (any, error) {
 		case nil:
 			return nil, nil // of a task that gave nothing
 		default:
-			return nil, fmt.Errorf("${%s}: %q of a value that has no parts", r.source, cmpStep(step))
+			return nil, fmt.Errorf("${%s}: %q of a value that has no parts", r.source, step)
 		}
 	}
 	return value, nil
 }
 
-func cmpStep(s step) string {
+func (s step) String() string {
 	if s.field != "" {
 		return s.field
 	}
@@ -206,6 +206,9 @@ func show(value any) (string, error) {
 	if s, ok := value.(string); ok {
 		return s, nil
 	}
-	data, err := json.Marshal(value)
-	return string(data), err
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // it is for people and models
+	err := e.Encode(value)
+	return strings.TrimSuffix(b.String(), "\n"), err
 }
