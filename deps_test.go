@@ -213,7 +213,7 @@ var architecture = rules{
 			why: "it builds the parts and runs them: the only place that knows them all",
 			ours: []string{
 				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "internal/broker", "internal/engine",
-				"internal/eventlog", "internal/history", "internal/permission", "internal/plan", "internal/pool", "internal/runner",
+				"internal/eventlog", "internal/graph", "internal/history", "internal/permission", "internal/plan", "internal/pool", "internal/runner",
 				"internal/sandbox", "internal/server", "internal/spawn",
 				"internal/workspace",
 			},

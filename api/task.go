@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"github.com/dfaf701a/nestor"
 	"io/fs"
 	"strings"
 )
@@ -28,6 +29,10 @@ type TaskOptions struct {
 	// Above bounds the run by what the runs above it may do, besides its own role
 	// and tools. The daemon sets it.
 	Above []Bounds `json:"above,omitempty"`
+	// Graph is what the run is if it is no agent's: its tasks are the runs below
+	// it. Fresh says that what they gave before does not count.
+	Graph *nestor.Graph `json:"graph,omitempty"`
+	Fresh bool          `json:"fresh,omitempty"`
 	// Subdir is the task's folder as its place in the project, with slashes, for
 	// workers on other machines. The daemon sets it; empty means that the task
 	// names no folder, or one outside of the project.

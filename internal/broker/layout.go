@@ -42,6 +42,10 @@ const (
 	// Blobs is the object store of what is too large for the log.
 	Blobs = "BLOBS"
 
+	// Results is the bucket of what tasks gave, by a hash of all that went into
+	// them, for those who would do them again. They are kept for a month.
+	Results = "RESULTS"
+
 	// Meta is the bucket that says which layout this is.
 	Meta = "META"
 )
@@ -78,7 +82,8 @@ type layout struct {
 // None is AllowDirect, so that a read is answered by the leader, with what was
 // written last, and not by a replica that may lag.
 var current = layout{
-	version: 1,
+	version: 2,
+	steps:   []func(context.Context, jetstream.JetStream) error{nil}, // 2 has Results
 	streams: []jetstream.StreamConfig{
 		{
 			Name:      Orch,
@@ -110,6 +115,7 @@ var current = layout{
 			Duplicates: 100 * time.Millisecond,
 		},
 		bucket(Runs),
+		aged(bucket(Results), 30*24*time.Hour),
 		{
 			Name:        "OBJ_" + Blobs,
 			Subjects:    []string{"$O." + Blobs + ".C.>", "$O." + Blobs + ".M.>"},
@@ -131,6 +137,12 @@ func bucket(name string) jetstream.StreamConfig {
 		AllowRollup:       true,
 		DenyDelete:        true,
 	}
+}
+
+// aged returns the stream with values that go when they are so old.
+func aged(s jetstream.StreamConfig, age time.Duration) jetstream.StreamConfig {
+	s.MaxAge = age
+	return s
 }
 
 // ours marks a stream as declared here, in its metadata.

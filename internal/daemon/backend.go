@@ -49,6 +49,11 @@ func (b *backend) Submit(ctx context.Context, s api.Submission) (api.Run, error)
 	if err := b.worker.knows(s.Task); err != nil {
 		return api.Run{}, invalid(err)
 	}
+	if options.Graph != nil {
+		if err := b.worker.checkGraph(&s.Task, options); err != nil {
+			return api.Run{}, invalid(err)
+		}
+	}
 	if err := b.place(&s.Task, options); err != nil {
 		return api.Run{}, invalid(err)
 	}

@@ -185,7 +185,12 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 		return failed(err)
 	}
 	go h.begin(ctx) // it ends with the first change of the run, at the latest with its end
-	result := w.runner.Execute(ctx, r, h)
+	var result nestor.Result
+	if options.Graph != nil {
+		result = w.executeGraph(ctx, x, h, options)
+	} else {
+		result = w.runner.Execute(ctx, r, h)
+	}
 	<-h.begun
 	flushing, stop := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer stop()
