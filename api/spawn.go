@@ -19,17 +19,17 @@ const (
 // Spawn is a child that a run asks for. Task is required; what is left open is as
 // with the run itself, and nothing can be more than the run has.
 type Spawn struct {
-	Task           string          `json:"task"`               // what the child is told
-	Agent          string          `json:"agent,omitempty"`    // empty means none
-	Name           string          `json:"name,omitempty"`     // by which the run speaks of it; empty means by its id
-	Provider       string          `json:"provider,omitempty"` //
-	Model          string          `json:"model,omitempty"`    //
-	Tools          []string        `json:"tools,omitempty"`    //
-	Role           string          `json:"role,omitempty"`     //
+	Task           string          `json:"task"`            // what the child is told
+	Agent          string          `json:"agent,omitempty"` // empty means none
+	Name           string          `json:"name,omitempty"`  // by which the run speaks of it; empty means by its id
+	Provider       string          `json:"provider,omitempty"`
+	Model          string          `json:"model,omitempty"`
+	Tools          []string        `json:"tools,omitzero"` // nil means those of the run
+	Role           string          `json:"role,omitempty"`
 	PermissionMode string          `json:"permission_mode,omitempty"`
 	Sandbox        string          `json:"sandbox,omitempty"`
-	Dir            string          `json:"dir,omitempty"` // below that of the run
-	Env            []string        `json:"env,omitempty"`
+	Dir            string          `json:"dir,omitempty"`    // below that of the run
+	Env            []string        `json:"env,omitzero"`     // nil means that of the run
 	Schema         json.RawMessage `json:"schema,omitempty"` // of the result; nil means free text
 	Limits         nestor.Limits   `json:"limits,omitzero"`
 	Background     bool            `json:"background,omitempty"` // do not wait for it

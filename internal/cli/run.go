@@ -114,6 +114,17 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 	if err != nil {
 		return err
 	}
+	if client := agentClient(os.Getenv); client != nil {
+		defer client.Close()
+		if opts.resume != "" || opts.stream {
+			return misuse(cmd, "--resume and --stream-json: inside of an agent a run is a child of its own")
+		}
+		opts.input = ""
+		if err := spawnInside(cmd, client, spawnOptions{runOptions: opts, task: prompt}); err != nil {
+			return fmt.Errorf("run: %w", refused(err))
+		}
+		return nil
+	}
 	task, d, err := rootTask(cmd, prompt, opts)
 	if err != nil {
 		return fmt.Errorf("run: %w", err)

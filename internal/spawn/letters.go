@@ -79,26 +79,9 @@ func (r *Run) recipients(ctx context.Context, mine plan.Run, to string) (list []
 	return list, err
 }
 
-// How long a child that was just started may take to be there, and how often it is
-// looked for.
-const (
-	arriveFor   = 5 * time.Second
-	arriveEvery = 10 * time.Millisecond
-)
-
 // deliver writes to a run. One that was started in this moment is waited for.
 func (r *Run) deliver(ctx context.Context, id nestor.ID, letter plan.Write) error {
-	for began := time.Now(); ; {
-		err := r.engine.Write(ctx, id, letter)
-		if !errors.Is(err, nestor.ErrRunNotFound) || time.Since(began) > arriveFor {
-			return err
-		}
-		select {
-		case <-time.After(arriveEvery):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return arrival(ctx, func() error { return r.engine.Write(ctx, id, letter) })
 }
 
 // Inbox returns the letters that the agent has not been given. It has then.

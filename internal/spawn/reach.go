@@ -7,6 +7,8 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
@@ -44,16 +46,17 @@ func (r *Run) find(ctx context.Context, mine plan.Run, name string) (nestor.ID, 
 }
 
 func namesOf(mine plan.Run) string {
-	text := ""
-	for _, id := range sortedChildren(mine) {
-		if name := mine.Children[id].Name; name != "" {
-			text += ", " + name
+	var names []string
+	for _, c := range mine.Children {
+		if c.Name != "" {
+			names = append(names, c.Name)
 		}
 	}
-	if text == "" {
+	if names == nil {
 		return ""
 	}
-	return "; there are " + text[2:]
+	slices.Sort(names)
+	return "; there are " + strings.Join(slices.Compact(names), ", ")
 }
 
 // reach fails for a run that is neither this one nor below it. Which runs there are
@@ -110,4 +113,35 @@ func (r *Run) below(ctx context.Context, run plan.Run) (list []nestor.ID, err er
 		list = append(list, more...)
 	}
 	return list, nil
+}
+
+// How long a child that was just started may take to be there, and how often it is
+// looked for.
+const (
+	arriveFor   = 5 * time.Second
+	arriveEvery = 5 * time.Millisecond
+)
+
+// arrival does something with a run. One that was started in this moment is waited
+// for.
+func arrival(ctx context.Context, do func() error) error {
+	for began := time.Now(); ; {
+		err := do()
+		if !errors.Is(err, nestor.ErrRunNotFound) || time.Since(began) > arriveFor {
+			return err
+		}
+		select {
+		case <-time.After(arriveEvery):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// arrived waits until a child that was started is there for others.
+func (r *Run) arrived(ctx context.Context, id nestor.ID) error {
+	return arrival(ctx, func() error {
+		_, err := r.engine.Get(ctx, id)
+		return err
+	})
 }

@@ -84,8 +84,11 @@ func stricter(order []string, has, asked string) string {
 // MeetTools returns the tools that both lists hold; nil means all. Where one of them
 // has a tool and the other a rule about it, such as Bash(git *), it is the rule.
 func MeetTools(a, b []string) []string {
-	if a == nil || b == nil {
-		return slices.Concat(a, b)
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
 	}
 	both := []string{} // which is not all
 	for _, x := range a {

@@ -138,6 +138,9 @@ func (r *Run) Spawn(ctx context.Context, s api.Spawn) (api.Child, error) {
 		return api.Child{}, err
 	}
 	if s.Background {
+		if err := r.arrived(ctx, id); err != nil {
+			return api.Child{}, err
+		}
 		return api.Child{Run: id, Root: parent.Root, Parent: r.id, Depth: parent.Depth() + 1, Name: s.Name, Agent: s.Agent, Status: nestor.Queued}, nil
 	}
 	ended, err := r.attempt.Await(ctx, id)

@@ -56,7 +56,7 @@ type spawnInput struct {
 	Name           string         `json:"name,omitempty" jsonschema:"a name by which you speak of it in wait and send"`
 	Background     bool           `json:"background,omitempty" jsonschema:"return at once with its run id; you are told when it ends, and wait gives its result"`
 	Schema         map[string]any `json:"schema,omitempty" jsonschema:"a JSON Schema: the result is validated and comes as structured_output"`
-	Tools          []string       `json:"tools,omitempty" jsonschema:"the tools that it has, among yours; leave it out for the same as yours"`
+	Tools          []string       `json:"tools,omitzero" jsonschema:"the tools that it has, among yours; leave it out for the same as yours"`
 	Role           string         `json:"role,omitempty" jsonschema:"what bounds it besides your own bounds: orchestrator, implementer, researcher, critic, reviewer or monitor"`
 	Model          string         `json:"model,omitempty" jsonschema:"leave it out for yours"`
 	Provider       string         `json:"provider,omitempty" jsonschema:"leave it out for yours"`
