@@ -110,6 +110,7 @@ func daemonOptions(project string, cfg *config) (daemon.Options, error) {
 		Dir: project, Version: versionOf(build).Version, Limits: cfg.Limits, ArchiveAfter: cfg.ArchiveAfter,
 		Broker: daemon.Broker{URL: cfg.Broker.URL, Credentials: cfg.Broker.Credentials, Listen: cfg.Broker.Listen},
 	}
+	o.Agents = daemon.Agents{User: userAgents(variables(os.Environ())), Trusts: trustsAgents(project, os.Environ())}
 	var err error
 	o.Worker, err = workerOptions(cfg)
 	return o, err
@@ -118,7 +119,7 @@ func daemonOptions(project string, cfg *config) (daemon.Options, error) {
 // workerOptions says how runs are executed.
 func workerOptions(cfg *config) (daemon.Worker, error) {
 	w := daemon.Worker{
-		Provider: cfg.Provider, Slots: cfg.Slots, Labels: cfg.Label, Tools: cfg.Tools, Mode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Settings: cfg.SDK.Settings,
+		Provider: cfg.Provider, Slots: cfg.Slots, Labels: cfg.Label, Tools: cfg.Tools, Mode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Settings: cfg.SDK.Settings, Models: cfg.Models,
 	}
 	w.SDK.Path = cfg.SDK.Path
 	for name, value := range cfg.SDK.Env {

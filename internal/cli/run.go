@@ -22,7 +22,7 @@ type runOptions struct {
 	schema, output      string
 	input, focus        string
 	resume              string
-	env                 []string
+	env, set            []string
 	json, stream, quiet bool
 	verbose             bool
 }
@@ -64,7 +64,7 @@ nestor run --resume 0199d3a2 "and now the other half"`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&opts.agent, "agent", "", "the `NAME` of the agent")
+	flags.StringVar(&opts.agent, "agent", "", "the `NAME` of the agent, skill or command; see 'nestor agents list'")
 	for _, name := range runKeys {
 		k, _ := findKey(name)
 		flags.String(k.flagWord(), "", k.doc)
@@ -75,6 +75,7 @@ nestor run --resume 0199d3a2 "and now the other half"`,
 	flags.StringVar(&opts.schema, "schema", "", "the result follows the JSON Schema in `FILE`")
 	flags.StringVar(&opts.input, "input", "", "read the prompt from `FILE`; - is stdin")
 	flags.StringVar(&opts.focus, "focus-file", "", "tell the agent that `FILE` is what it is about")
+	flags.StringArrayVar(&opts.set, "set", nil, "give the agent's input `NAME=VALUE`; may be repeated")
 	flags.StringVar(&opts.output, "output", "", "write the result to `FILE` too")
 	flags.StringArrayVar(&opts.env, "env", nil, "set `NAME=VALUE` for what the agent starts; may be repeated")
 	flags.StringVar(&opts.resume, "resume", "", "go on with the conversation of `RUN`; without a prompt, follow it")
@@ -102,6 +103,14 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 			return misuse(cmd, "--env %.60q: want NAME=VALUE", kv)
 		}
 	}
+	for _, kv := range opts.set {
+		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" {
+			return misuse(cmd, "--set %.60q: want NAME=VALUE", kv)
+		}
+	}
+	if opts.agent == "" && len(opts.set) > 0 {
+		return misuse(cmd, "--set gives inputs to an agent: name it with --agent")
+	}
 	changed := map[string]string{}
 	for _, name := range runKeys {
 		k, _ := findKey(name)
@@ -126,7 +135,7 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 	if err != nil {
 		return err
 	}
-	task, err := taskOf(prompt, cfg, opts)
+	task, err := taskOf(prompt, cfg, opts, changed)
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
@@ -171,7 +180,9 @@ func promptOf(cmd *cobra.Command, args []string, opts runOptions) (string, error
 		if _, err := os.Stat(opts.focus); err != nil {
 			return "", fmt.Errorf("run: --focus-file: %w", err)
 		}
-		text += "\n\nThis is about the file " + opts.focus + "."
+		if opts.agent == "" { // whose definition says how it is told otherwise
+			text += "\n\nThis is about the file " + opts.focus + "."
+		}
 	}
 	return text, nil
 }
@@ -197,8 +208,9 @@ func readAll(r io.Reader, name string) (string, error) {
 }
 
 // taskOf makes the task. It holds all that the config says of it, so that it is
-// run in the same way whoever runs it.
-func taskOf(prompt string, cfg *config, opts runOptions) (nestor.Task, error) {
+// run in the same way whoever runs it. What was not changed by flags gives way to
+// what the agent's definition says.
+func taskOf(prompt string, cfg *config, opts runOptions, changed map[string]string) (nestor.Task, error) {
 	dir, err := filepath.Abs(opts.dir)
 	if err != nil {
 		return nestor.Task{}, err
@@ -220,7 +232,33 @@ func taskOf(prompt string, cfg *config, opts runOptions) (nestor.Task, error) {
 		}
 		t.Schema = json.RawMessage(text)
 	}
-	return t, setOptions(&t, api.TaskOptions{Tools: cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Env: opts.env})
+	o := api.TaskOptions{Tools: cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Env: opts.env}
+	if opts.agent != "" {
+		o.FocusFile, o.Yields, o.Inputs = opts.focus, yielding(cfg, changed), map[string]json.RawMessage{}
+		for _, kv := range opts.set {
+			name, value, _ := strings.Cut(kv, "=")
+			if o.Inputs[name], err = json.Marshal(value); err != nil {
+				return t, err
+			}
+		}
+	}
+	return t, setOptions(&t, o)
+}
+
+// yielding returns the keys whose values give way to what a definition says: what
+// no flag has changed; and the permission mode, if nobody has chosen it.
+func yielding(cfg *config, changed map[string]string) []string {
+	var list []string
+	for _, k := range configKeys() {
+		_, flag := changed[k.name]
+		switch {
+		case flag:
+		case k.name == "provider" || k.name == "model" || strings.HasPrefix(k.name, "limits."),
+			k.name == "permission_mode" && cfg.origin(k.name) == "default":
+			list = append(list, k.name)
+		}
+	}
+	return list
 }
 
 // setOptions puts o into the task.

@@ -30,6 +30,7 @@ type Options struct {
 	Idle    bool   // it answers, and executes no runs
 
 	Worker Worker
+	Agents Agents
 	Broker Broker
 	Limits nestor.Limits // of runs that set none; zero means nestor.DefaultLimits
 	// ArchiveAfter is how long a tree stays in the log when it has ended; zero
@@ -124,7 +125,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	back := &backend{opts: d.opts, broker: b, log: log, engine: e, history: h, worker: w, began: time.Now()}
+	back := &backend{opts: d.opts, broker: b, log: log, engine: e, history: h, worker: w, agents: d.agents(log), began: time.Now()}
 
 	// What is asked for ends first, then what works, then what it is written down
 	// with.

@@ -103,23 +103,24 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 	if o.Role != "" {
 		name = o.Role
 	}
-	if name == "" {
-		return nil, nil
-	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	role, err := permission.ForRole(name, permission.Place{
+	place := permission.Place{
 		Workspace: dir, Project: filepath.Dir(p.home), Logs: filepath.Join(p.home, "logs"), SwarmDev: t.Swarm == "swarm_dev",
-	})
+	}
+	if name == "" {
+		return meetRoles(nil, o, place)
+	}
+	role, err := permission.ForRole(name, place)
 	if err != nil {
 		return nil, err
 	}
 	if o.Tools != nil {
 		role.Tools = o.Tools
 	}
-	return &role, nil
+	return meetRoles(&role, o, place)
 }
 
 // verdict makes of a decision one that nobody has to be asked about.

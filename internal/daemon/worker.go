@@ -27,15 +27,16 @@ import (
 // Worker says how runs are executed. Its zero value executes five at once, on
 // provider "sdk".
 type Worker struct {
-	Dir      string   // where runs work that name no folder; empty means the project
-	Provider string   // of tasks that name none; empty means sdk
-	Slots    int      // how many run at once; zero means 5
-	Labels   []string // of tasks that it takes besides those without
-	Tools    []string // that runs have which do not say; nil means all
-	Mode     string   // of permissions, likewise; empty means acceptEdits
-	Role     string   // of runs that name none; empty means none
-	Sandbox  string   // level, likewise: off, files or strict; empty means off
-	Settings []string // sources of the provider's settings: user, project, local; nil means none
+	Dir      string            // where runs work that name no folder; empty means the project
+	Provider string            // of tasks that name none; empty means sdk
+	Slots    int               // how many run at once; zero means 5
+	Labels   []string          // of tasks that it takes besides those without
+	Tools    []string          // that runs have which do not say; nil means all
+	Mode     string            // of permissions, likewise; empty means acceptEdits
+	Role     string            // of runs that name none; empty means none
+	Sandbox  string            // level, likewise: off, files or strict; empty means off
+	Models   map[string]string // that stand behind high-tier and its kin in definitions; nil means none
+	Settings []string          // sources of the provider's settings: user, project, local; nil means none
 
 	SDK    claudecode.Options
 	API    anthropic.Options // its Records and Spool are set here
@@ -54,6 +55,7 @@ type worker struct {
 	slots     *pool.Slots
 	socket    string
 	dir       string
+	project   string  // whose definitions runs have
 	copies    *copies // nil in the daemon
 	policy    *policy
 	notes     *slog.Logger
@@ -92,15 +94,16 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 	if o.copies != nil {
 		place = o.copies
 	}
-	return &worker{
-		log: log, socket: socket, dir: o.Dir, copies: o.copies, notes: o.Log, providers: providers, policy: rules,
-		runner: runner.New(runner.Options{
-			Providers: providers, Provider: o.Provider, Workspace: place, Policy: rules,
-			Settings: o.Settings, Log: o.Log,
-		}),
+	w := &worker{
+		log: log, socket: socket, dir: o.Dir, project: filepath.Dir(home), copies: o.copies, notes: o.Log, providers: providers, policy: rules,
 		slots: pool.NewSlots(pool.SlotLimits{Total: o.Slots}),
 		holds: map[string]nestor.Failure{},
-	}, nil
+	}
+	w.runner = runner.New(runner.Options{
+		Providers: providers, Provider: o.Provider, Workspace: place, Policy: rules, Brief: w.brief,
+		Settings: o.Settings, Log: o.Log,
+	})
+	return w, nil
 }
 
 // taking returns how the engine has tasks executed here.
@@ -171,6 +174,7 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 	}
 	h := &host{x: x, writer: writer, log: w.log, run: run}
 	result := w.runner.Execute(ctx, r, h)
+	w.explain(ctx, run, &result)
 	flushing, stop := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer stop()
 	if err := h.tell(flushing, result); err != nil && ctx.Err() == nil {
