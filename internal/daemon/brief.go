@@ -154,7 +154,7 @@ const (
 // shell returns what runs the commands of a text, if the run may.
 func shell(rights runner.Rights, dir string, o toolserver.Options) func(context.Context, agentfile.ShellCommand) (string, error) {
 	return func(ctx context.Context, c agentfile.ShellCommand) (string, error) {
-		if err := mayRun(rights, dir, c.Line); err != nil {
+		if err := mayRun(rights, dir, c.Filled); err != nil {
 			return "", err
 		}
 		o.Env = append(slices.Clip(o.Env), c.Env...)
