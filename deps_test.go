@@ -25,7 +25,7 @@ const (
 var architecture = rules{
 	restricted: map[string]string{
 		"os":             "what has no line for it is pure: tested without files, clocks or processes",
-		"os/exec":        "a process is started where its whole tree is also ended: claude, workspace, sandbox and the api provider's tools",
+		"os/exec":        "a process is started where its whole tree is also ended: claude, workspace, sandbox, toolserver and the api provider's tools",
 		"os/signal":      "signals belong to the command line; everybody else is given a context",
 		"syscall":        "what differs by operating system stays in few files, beside what it serves",
 		"net":            "sockets are opened by what serves or dials, never on the way",
@@ -212,9 +212,9 @@ var architecture = rules{
 		"internal/daemon": {
 			why: "it builds the parts and runs them: the only place that knows them all",
 			ours: []string{
-				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "internal/broker", "internal/engine",
+				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "internal/agentfile", "internal/broker", "internal/engine",
 				"internal/eventlog", "internal/graph", "internal/history", "internal/permission", "internal/plan", "internal/pool", "internal/runner",
-				"internal/sandbox", "internal/server", "internal/spawn",
+				"internal/sandbox", "internal/server", "internal/spawn", "internal/toolserver",
 				"internal/workspace",
 			},
 			outside: allow{
@@ -232,6 +232,16 @@ var architecture = rules{
 			ours: []string{"claude"},
 			outside: allow{
 				"os": "the CLI's file and the memory of a process",
+			},
+		},
+		"internal/toolserver": {
+			why: "it makes a server of commands, and knows nothing of who uses it",
+			outside: allow{
+				"os":                                     "the environment of commands",
+				"os/exec":                                "the commands of custom tools; they end with the call, and their group with them",
+				"syscall":                                "process groups",
+				"github.com/modelcontextprotocol/go-sdk": "a server in this process, which every provider can use",
+				"github.com/google/jsonschema-go":        "an input follows its schema before it is an argument",
 			},
 		},
 		"internal/workspace": {
@@ -272,7 +282,7 @@ var architecture = rules{
 		},
 		"internal/cli": {
 			why:  "commands reach the parts through daemon and api; what comes back from another machine, they put into the folder themselves",
-			ours: []string{".", "agent/scripted", "api", "claude", "internal/daemon", "internal/sandbox", "internal/spawn", "internal/workspace", "internal/yamltree", "scriptmodel"},
+			ours: []string{".", "agent/scripted", "api", "claude", "internal/agentfile", "internal/daemon", "internal/sandbox", "internal/spawn", "internal/workspace", "internal/yamltree", "scriptmodel"},
 			outside: allow{
 				"github.com/modelcontextprotocol/go-sdk": "mcp is a server on stdin and stdout",
 				"os":                                     "",

@@ -37,6 +37,30 @@ type TaskOptions struct {
 	// workers on other machines. The daemon sets it; empty means that the task
 	// names no folder, or one outside of the project.
 	Subdir string `json:"subdir,omitempty"`
+
+	// What follows is for tasks that name an agent.
+
+	Inputs    map[string]json.RawMessage `json:"inputs,omitempty"`     // by name; a text may write a value of another type
+	FocusFile string                     `json:"focus_file,omitempty"` // what it is about; empty means nothing in particular
+	// Yields are what of the task gives way to what the agent's definition says,
+	// by keys of the config: provider, model, permission_mode, limits.max_turns.
+	// What is not named here goes over the definition.
+	Yields []string `json:"yields,omitempty"`
+	// Agent is what the definition adds. The daemon sets it; nil means that the
+	// task names no agent.
+	Agent *AgentOptions `json:"agent,omitempty"`
+}
+
+// AgentOptions are what the definition of an agent adds to its task, besides what
+// the task says itself then.
+type AgentOptions struct {
+	Definition string   `json:"definition"`           // a reference to it, as it was when the task was submitted
+	Hash       string   `json:"hash"`                 // of its source
+	Role       string   `json:"role,omitempty"`       // that bounds the run besides its own; empty means none
+	Denied     []string `json:"denied,omitempty"`     // rules about tools that it does not have
+	Servers    []string `json:"servers,omitempty"`    // names of the MCP servers that it brings
+	Delegates  []string `json:"delegates,omitzero"`   // agents that it may start; nil means any
+	Delegation string   `json:"delegation,omitempty"` // pool or cli; empty means pool
 }
 
 // Bounds are what a run may do, for those below it.

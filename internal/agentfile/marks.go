@@ -116,8 +116,19 @@ func trimPath(word string) string {
 	return strings.TrimRight(word, ".,;:!?)]}>'\"`*")
 }
 
-// fill replaces the arguments in a word.
-func fill(word string, input string, args, names []string) string {
+// plainWord is one that means itself in a shell.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
+
+// quoteWord makes text one word of a shell command.
+func quoteWord(text string) string {
+	if plainWord.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// fill replaces the arguments in a word, each by what put makes of it.
+func fill(word string, input string, args, names []string, put func(string) string) string {
 	base := firstNumber(word)
 	return argumentPattern.ReplaceAllStringFunc(word, func(whole string) string {
 		m := argumentPattern.FindStringSubmatch(whole)
@@ -125,7 +136,7 @@ func fill(word string, input string, args, names []string) string {
 		if !ok {
 			return whole
 		}
-		return argumentText(index, input, args)
+		return put(argumentText(index, input, args))
 	})
 }
 

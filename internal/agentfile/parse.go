@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -34,7 +35,7 @@ func (r *reader) parse(src Source, kind Kind, name string, data []byte) *Definit
 	if r.failed() {
 		return nil
 	}
-	p := &parser{reader: r, d: &Definition{Name: name, Kind: kind, Source: src, Prompt: strings.Trim(f.body, "\n")}}
+	p := &parser{reader: r, lines: strings.Split(text, "\n"), d: &Definition{Name: name, Kind: kind, Source: src, Prompt: strings.Trim(f.body, "\n")}}
 	p.kind(f)
 	p.d.Name = name
 	for _, one := range f.fields {
@@ -52,6 +53,7 @@ type parser struct {
 	tools   bool     // tools are said
 	depth   int      // line of limits.max_depth; zero if it is not said
 	later   []func() // what is checked when all keys are read
+	lines   []string // of the file
 }
 
 // kind takes what the file itself says to be, before the keys that depend on it.
@@ -157,12 +159,11 @@ func (p *parser) chooseTools() {
 	for _, t := range d.CustomTools {
 		d.Tools = append(d.Tools, t.ToolName())
 	}
-	for name := range d.MCPServers {
+	for _, name := range slices.Sorted(maps.Keys(d.MCPServers)) {
 		if prefix := "mcp__" + name; !slices.ContainsFunc(d.Tools, func(tool string) bool { return strings.HasPrefix(tool, prefix) }) {
 			d.Tools = append(d.Tools, prefix)
 		}
 	}
-	slices.Sort(d.Tools[min(len(BaseTools()), len(d.Tools)):])
 	d.Tools = unique(d.Tools)
 }
 

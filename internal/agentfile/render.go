@@ -38,8 +38,11 @@ type Git struct {
 // so that nothing in an input is ever executed.
 type ShellCommand struct {
 	Line string
-	Args []string // $1, $2 …
-	Env  []string // K=V: ARGUMENTS, and the arguments that have names
+	// Filled is the line with the input in it, in quotes: what somebody has to look
+	// at who decides about it. It is not what is run.
+	Filled string
+	Args   []string // $1, $2 …
+	Env    []string // K=V: ARGUMENTS, and the arguments that have names
 }
 
 // Rendered is what an agent is told.
@@ -195,7 +198,7 @@ func (r *rendering) mark(ctx context.Context, m mark) (string, error) {
 	case folder:
 		return r.facts.SkillDir, nil
 	case file:
-		name := fill(m.word, r.facts.Input, r.args, r.d.Arguments)
+		name := fill(m.word, r.facts.Input, r.args, r.d.Arguments, func(word string) string { return word })
 		if r.holds(name) && len(r.named) < maxNamed {
 			r.named = append(r.named, filepath.ToSlash(filepath.Clean(name)))
 		}
@@ -207,7 +210,10 @@ func (r *rendering) mark(ctx context.Context, m mark) (string, error) {
 	if r.facts.Run == nil {
 		return "", fmt.Errorf("the command %.100q is not allowed here", m.word)
 	}
-	cmd := ShellCommand{Line: m.word, Args: r.args, Env: []string{"ARGUMENTS=" + r.facts.Input}}
+	cmd := ShellCommand{
+		Line: m.word, Filled: fill(m.word, r.facts.Input, r.args, r.d.Arguments, quoteWord),
+		Args: r.args, Env: []string{"ARGUMENTS=" + r.facts.Input},
+	}
 	for i, name := range r.d.Arguments {
 		if !strings.Contains(name, "-") {
 			cmd.Env = append(cmd.Env, name+"="+argumentText(i, r.facts.Input, r.args))

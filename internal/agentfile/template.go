@@ -398,8 +398,13 @@ func (p *parser) bad(err error, text string, line int, behind bool) {
 		return
 	}
 	at, column := e.place(text)
+	written := strings.Split(text, "\n")[at-1]
 	if !behind {
 		at = 0
+	}
+	// What is indented, or stands behind its key, begins further to the right.
+	if i := line + at - 1; written != "" && i < len(p.lines) {
+		column += max(0, strings.Index(p.lines[i], written))
 	}
 	p.fail(line+at, column, "template: %s", e.text)
 }

@@ -15,8 +15,8 @@ import (
 // Wish is something that a definition says to be executed or approved. Who clones
 // a project has not chosen it, so that it counts only if the user trusts it.
 type Wish struct {
-	Key   string // of the front matter; "text" for commands in it
-	Value string // for people
+	Key   string `json:"key"`   // of the front matter; "text" for commands in it
+	Value string `json:"value"` // for people
 }
 
 // Wishes returns what counts only if the user trusts it. There is nothing of that

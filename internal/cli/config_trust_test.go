@@ -80,7 +80,7 @@ func TestTrustIsOfOnePath(t *testing.T) {
 		t.Fatalf("it wants %v, %v", wishes, err)
 	}
 	for path, want := range map[string]bool{filepath.Join(dir, "x"): false, files[1].path: true} {
-		err := trusted{map[string]string{path: fingerprint(wishes)}}.write(trustFile(files))
+		err := trusted{Projects: map[string]string{path: fingerprint(wishes)}}.write(trustFile(files))
 		if err != nil {
 			t.Fatal(err)
 		}

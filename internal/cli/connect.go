@@ -117,6 +117,7 @@ func daemonOptions(project string, cfg *config) (daemon.Options, error) {
 		Dir: project, Version: versionOf(build).Version, Limits: cfg.Limits, ArchiveAfter: cfg.ArchiveAfter,
 		Broker: daemon.Broker{URL: cfg.Broker.URL, Credentials: cfg.Broker.Credentials, Listen: cfg.Broker.Listen},
 	}
+	o.Agents = daemon.Agents{User: userAgents(variables(os.Environ())), Trusts: trustsAgents(project, os.Environ())}
 	var err error
 	o.Worker, err = workerOptions(cfg)
 	return o, err

@@ -286,6 +286,7 @@ rules:
 		t.Run(provider, func(t *testing.T) {
 			t.Parallel()
 			p := newRealProject(t, provider, script, "")
+			writeNew(t, filepath.Join(p.dir, ".claude", "agents", "ada.md"), "---\nname: ada\ndescription: Looks.\n---\nLook.\n")
 			e := p.run(t, "--agent", "ada", "--env", "COLOUR=blue", "--env", "COLOUR=green", "--tools", "Bash", "go")
 			data, err := os.ReadFile(filepath.Join(p.dir, "env"))
 			if e.code != 0 || string(data) != "green-0-ada" {

@@ -97,6 +97,8 @@ func newRoot() *cobra.Command {
 		newConfig(),
 		newModel(),
 		newRuns(),
+		newAgents(),
+		newInit(),
 		newCompletion(),
 	)
 	root.Example = "nestor run \"say hello\"\nnestor doctor\nnestor model serve --script hello.yaml"

@@ -24,7 +24,7 @@ type runOptions struct {
 	input, focus        string
 	resume              string
 	trace               string // W3C traceparent; empty means that of the environment
-	env                 []string
+	env, set            []string
 	json, stream, quiet bool
 	verbose             bool
 }
@@ -74,7 +74,7 @@ nestor run --resume 0199d3a2 "and now the other half"`,
 // addFlags adds the flags of a command that runs an agent.
 func (opts *runOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&opts.agent, "agent", "", "the `NAME` of the agent")
+	flags.StringVar(&opts.agent, "agent", "", "the `NAME` of the agent, skill or command; see 'nestor agents list'")
 	for _, name := range runKeys {
 		k, _ := findKey(name)
 		flags.String(k.flagWord(), "", k.doc)
@@ -85,6 +85,7 @@ func (opts *runOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&opts.schema, "schema", "", "the result follows the JSON Schema in `FILE`")
 	flags.StringVar(&opts.input, "input", "", "read the prompt from `FILE`; - is stdin")
 	flags.StringVar(&opts.focus, "focus-file", "", "tell the agent that `FILE` is what it is about")
+	flags.StringArrayVar(&opts.set, "set", nil, "give the agent's input `NAME=VALUE`; may be repeated")
 	flags.StringVar(&opts.output, "output", "", "write the result to `FILE` too")
 	flags.StringArrayVar(&opts.env, "env", nil, "set `NAME=VALUE` for what the agent starts; may be repeated")
 	flags.BoolVar(&opts.json, "json", false, "print the result as one JSON document")
@@ -109,6 +110,14 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 		if name, _, ok := strings.Cut(kv, "="); !ok || !isVariable(name) {
 			return misuse(cmd, "--env %.60q: want NAME=VALUE", kv)
 		}
+	}
+	for _, kv := range opts.set {
+		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" {
+			return misuse(cmd, "--set %.60q: want NAME=VALUE", kv)
+		}
+	}
+	if opts.agent == "" && len(opts.set) > 0 {
+		return misuse(cmd, "--set gives inputs to an agent: name it with --agent")
 	}
 	prompt, err := promptOf(cmd, args, opts)
 	if err != nil {
@@ -162,7 +171,7 @@ func rootTask(cmd *cobra.Command, prompt string, opts runOptions) (nestor.Task, 
 	if err != nil {
 		return nestor.Task{}, d, err
 	}
-	task, err := taskOf(prompt, cfg, opts)
+	task, err := taskOf(prompt, cfg, opts, changed)
 	return task, d, err
 }
 
@@ -197,7 +206,9 @@ func promptOf(cmd *cobra.Command, args []string, opts runOptions) (string, error
 		if _, err := os.Stat(opts.focus); err != nil {
 			return "", fmt.Errorf("run: --focus-file: %w", err)
 		}
-		text += "\n\nThis is about the file " + opts.focus + "."
+		if opts.agent == "" { // whose definition says how it is told otherwise
+			text += "\n\nThis is about the file " + opts.focus + "."
+		}
 	}
 	return text, nil
 }
@@ -223,8 +234,9 @@ func readAll(r io.Reader, name string) (string, error) {
 }
 
 // taskOf makes the task. It holds all that the config says of it, so that it is
-// run in the same way whoever runs it.
-func taskOf(prompt string, cfg *config, opts runOptions) (nestor.Task, error) {
+// run in the same way whoever runs it. What was not changed by flags gives way to
+// what the agent's definition says.
+func taskOf(prompt string, cfg *config, opts runOptions, changed map[string]string) (nestor.Task, error) {
 	dir, err := filepath.Abs(opts.dir)
 	if err != nil {
 		return nestor.Task{}, err
@@ -245,9 +257,35 @@ func taskOf(prompt string, cfg *config, opts runOptions) (nestor.Task, error) {
 	if _, err := api.ParseTrace(os.Getenv("TRACEPARENT")); trace == "" && err == nil {
 		trace = os.Getenv("TRACEPARENT") // what is none there is nobody's mistake here
 	}
-	return t, setOptions(&t, api.TaskOptions{
+	o := api.TaskOptions{
 		Tools: cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Env: opts.env, Trace: trace, Delegation: cfg.Delegation,
-	})
+	}
+	if opts.agent != "" {
+		o.FocusFile, o.Yields, o.Inputs = opts.focus, yielding(cfg, changed), map[string]json.RawMessage{}
+		for _, kv := range opts.set {
+			name, value, _ := strings.Cut(kv, "=")
+			if o.Inputs[name], err = json.Marshal(value); err != nil {
+				return t, err
+			}
+		}
+	}
+	return t, setOptions(&t, o)
+}
+
+// yielding returns the keys whose values give way to what a definition says: what
+// no flag has changed; and the permission mode, if nobody has chosen it.
+func yielding(cfg *config, changed map[string]string) []string {
+	var list []string
+	for _, k := range configKeys() {
+		_, flag := changed[k.name]
+		switch {
+		case flag:
+		case k.name == "provider" || k.name == "model" || strings.HasPrefix(k.name, "limits."),
+			k.name == "permission_mode" && cfg.origin(k.name) == "default":
+			list = append(list, k.name)
+		}
+	}
+	return list
 }
 
 // setOptions puts o into the task.

@@ -30,12 +30,16 @@ type backend struct {
 	engine  *engine.Engine
 	history *history.History
 	worker  *worker
+	agents  *agents
 	began   time.Time
 
 	followers atomic.Int32 // clients that wait for a run
 }
 
 func (b *backend) Submit(ctx context.Context, s api.Submission) (api.Run, error) {
+	if err := b.agents.define(ctx, &s.Task); err != nil {
+		return api.Run{}, invalid(err)
+	}
 	options, err := api.ParseTaskOptions(s.Task.Data)
 	if err != nil {
 		return api.Run{}, invalid(err)

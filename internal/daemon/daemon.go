@@ -31,6 +31,7 @@ type Options struct {
 	Idle    bool   // it answers, and executes no runs
 
 	Worker Worker
+	Agents Agents
 	Broker Broker
 	Limits nestor.Limits // of runs that set none; zero means nestor.DefaultLimits
 	// ArchiveAfter is how long a tree stays in the log when it has ended; zero
@@ -113,8 +114,8 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	socket, agents := SocketPath(d.opts.Dir), AgentSocketPath(d.opts.Dir)
-	w, err := d.opts.Worker.open(home, agents, log)
+	socket, inside := SocketPath(d.opts.Dir), AgentSocketPath(d.opts.Dir)
+	w, err := d.opts.Worker.open(home, inside, log)
 	if err != nil {
 		return err
 	}
@@ -123,11 +124,12 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	agentLn, err := server.Listen(agents)
+	agentLn, err := server.Listen(inside)
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	back := &backend{opts: d.opts, broker: b, log: log, engine: e, history: h, worker: w, began: time.Now()}
+	back := &backend{opts: d.opts, broker: b, log: log, engine: e, history: h, worker: w, agents: d.agents(log), began: time.Now()}
+	w.define = back.agents.define
 
 	// What is asked for ends first, then what works, then what it is written down
 	// with.

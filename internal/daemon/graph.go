@@ -165,7 +165,7 @@ func (g *graphHost) say(ctx context.Context, e nestor.Event) error {
 
 // How much of the project a task may depend on.
 const (
-	maxHashed     = 10_000
+	maxHashed      = 10_000
 	maxHashedBytes = 256 << 20
 )
 

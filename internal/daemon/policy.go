@@ -107,16 +107,17 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 	if o.Role != "" {
 		name = o.Role
 	}
-	if name == "" {
-		return nil, nil
-	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	role, err := permission.ForRole(name, permission.Place{
+	place := permission.Place{
 		Workspace: dir, Project: filepath.Dir(p.home), Logs: filepath.Join(p.home, "logs"), SwarmDev: t.Swarm == "swarm_dev",
-	})
+	}
+	if name == "" {
+		return meetRoles(nil, o, place)
+	}
+	role, err := permission.ForRole(name, place)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +127,7 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 	if role, err = p.narrowed(role, o.Above); err != nil {
 		return nil, err
 	}
-	return &role, nil
+	return meetRoles(&role, o, place)
 }
 
 // verdict makes of a decision one that nobody has to be asked about.

@@ -28,19 +28,19 @@ import (
 // Worker says how runs are executed. Its zero value executes five at once, on
 // provider "sdk".
 type Worker struct {
-	Dir      string   // where runs work that name no folder; empty means the project
-	Provider string   // of tasks that name none; empty means sdk
-	Slots    int      // how many run at once; zero means 5
-	Labels   []string // of tasks that it takes besides those without
-	Tools    []string // that runs have which do not say; nil means all
-	Mode     string   // of permissions, likewise; empty means acceptEdits
-	Role     string   // of runs that name none; empty means none
-	Sandbox  string   // level, likewise: off, files or strict; empty means off
-	Settings []string // sources of the provider's settings: user, project, local; nil means none
+	Dir      string            // where runs work that name no folder; empty means the project
+	Provider string            // of tasks that name none; empty means sdk
+	Slots    int               // how many run at once; zero means 5
+	Labels   []string          // of tasks that it takes besides those without
+	Tools    []string          // that runs have which do not say; nil means all
+	Mode     string            // of permissions, likewise; empty means acceptEdits
+	Role     string            // of runs that name none; empty means none
+	Sandbox  string            // level, likewise: off, files or strict; empty means off
+	Models   map[string]string // that high-tier and its kin stand for, in definitions and runs that agents start; nil means none
+	Settings []string          // sources of the provider's settings: user, project, local; nil means none
 
-	Models     map[string]string // that names such as high-tier stand for, for runs that agents start
-	Delegation string            // who starts agents for runs that do not say: pool or cli; empty means pool
-	MaxResult  int               // bytes of a result that go up to who has started a run; zero means 32 KiB
+	Delegation string // who starts agents for runs that do not say: pool or cli; empty means pool
+	MaxResult  int    // bytes of a result that go up to who has started a run; zero means 32 KiB
 
 	SDK    claudecode.Options
 	API    anthropic.Options // its Records and Spool are set here
@@ -59,12 +59,16 @@ type worker struct {
 	slots     *pool.Slots
 	socket    string
 	dir       string
+	project   string  // whose definitions runs have
 	copies    *copies // nil in the daemon
 	policy    *policy
 	opts      Worker
 	engine    *engine.Engine // set before runs are executed
-	tokens    spawn.Tokens
-	notes     *slog.Logger
+	// define makes of a task that names an agent one that says what its definition
+	// does; nil where definitions are not known. It is set before runs are executed.
+	define func(context.Context, *nestor.Task) error
+	tokens spawn.Tokens
+	notes  *slog.Logger
 
 	mu    sync.Mutex                // guards what follows
 	holds map[string]nestor.Failure // by provider: until when its usage limit is met
@@ -102,15 +106,16 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 	if o.copies != nil {
 		place = o.copies
 	}
-	return &worker{
-		log: log, socket: socket, dir: o.Dir, copies: o.copies, notes: o.Log, providers: providers, policy: rules, opts: o,
-		runner: runner.New(runner.Options{
-			Providers: providers, Provider: o.Provider, Workspace: place, Policy: rules,
-			Settings: o.Settings, Log: o.Log,
-		}),
+	w := &worker{
+		log: log, socket: socket, dir: o.Dir, project: filepath.Dir(home), copies: o.copies, notes: o.Log, providers: providers, policy: rules, opts: o,
 		slots: pool.NewSlots(pool.SlotLimits{Total: o.Slots}),
 		holds: map[string]nestor.Failure{}, rooms: map[attempt]*room{},
-	}, nil
+	}
+	w.runner = runner.New(runner.Options{
+		Providers: providers, Provider: o.Provider, Workspace: place, Policy: rules, Brief: w.brief,
+		Settings: o.Settings, Log: o.Log,
+	})
+	return w, nil
 }
 
 // taking returns how the engine has tasks executed here.
@@ -192,6 +197,7 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 		result = w.runner.Execute(ctx, r, h)
 	}
 	<-h.begun
+	w.explain(ctx, run, &result)
 	flushing, stop := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer stop()
 	if err := h.tell(flushing, result); err != nil && ctx.Err() == nil {

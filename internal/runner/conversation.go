@@ -20,6 +20,9 @@ type conversation struct {
 	host  Host
 	agent string
 
+	brief  Brief    // of the definition
+	wanted []string // tools that the agent is to have; nil means whatever there is
+
 	tools    map[string]string // names of tools, by the id of their use
 	thinking strings.Builder   // of the text that follows
 	text     strings.Builder   // all that was said
@@ -132,7 +135,8 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 			ExecutionID: string(c.run.ID), Agent: c.agent, Turns: c.last.Turns, CostUSD: c.last.CostUSD, Usage: new(c.last.Usage),
 		})
 	case "init":
-		return nil
+		there, _ := m.Metadata["tools"].([]string)
+		return c.lacking(ctx, there)
 	case "rate_limit":
 		if at, err := time.Parse(time.RFC3339, str("resets_at")); err == nil && str("status") == "rejected" {
 			c.reset = at
@@ -246,6 +250,9 @@ func kindOf(reason string, status int) nestor.Kind {
 // result is what came of the run. The error is why the conversation ended, nil if
 // it just did.
 func (c *conversation) result(ctx context.Context, err error) nestor.Result {
+	for key, value := range c.brief.Metadata {
+		c.note(key, value)
+	}
 	r := c.last
 	if r.Output == "" {
 		r.Output = c.text.String()

@@ -110,6 +110,9 @@ type Options struct {
 	Workspace Workspace // nil means Dir("")
 	Settings  []string  // sources of the provider's settings: user, project, local; nil means none
 	Policy    Policy    // nil means that all tools exist and none is approved
+	// Brief returns what the definition of its agent makes of a run that works in
+	// dir with these rights; nil means that there are no definitions.
+	Brief func(ctx context.Context, run Run, dir string, rights Rights) (Brief, error)
 	// Grace is how long an agent that was told to stop may take until it is
 	// given up; zero means 10 s.
 	Grace time.Duration
@@ -222,7 +225,7 @@ func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, dir
 		stop(errSilent)
 	})
 	defer alive.stop()
-	config, err := r.config(run, provider.Type(), dir, alive.sign, c)
+	config, err := r.config(ctx, run, provider.Type(), dir, alive.sign, c)
 	if err != nil {
 		return err
 	}
@@ -232,7 +235,7 @@ func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, dir
 	}
 	defer r.shutdown(ctx, run, a, c, func() bool { return errors.Is(failure, errSilent) })
 	c.agent = a.Name()
-	m := message(run)
+	m := message(run, c.input())
 	if err := c.say(ctx, &nestor.ChatStart{Message: m.Content}, &nestor.AgentStart{Agent: a.Name(), AgentType: provider.Type()}); err != nil {
 		return err
 	}
@@ -310,17 +313,17 @@ func (r *Runner) shutdown(ctx context.Context, run Run, a agent.Agent, c *conver
 const maxReminder = 4 << 10
 
 // message is what the agent is given.
-func message(run Run) agent.Message {
-	m := agent.NewMessage("nestor", run.Task.Input)
+func message(run Run, input string) agent.Message {
+	m := agent.NewMessage("nestor", input)
 	if run.Interrupted {
 		m.Content = "You were interrupted. Go on with what you were asked to do; look first at what is already done. You were asked:\n\n" +
-			strings.ToValidUTF8(run.Task.Input[:min(len(run.Task.Input), maxReminder)], "")
+			strings.ToValidUTF8(input[:min(len(input), maxReminder)], "")
 	}
 	return m
 }
 
 // config makes the agent's config of a task.
-func (r *Runner) config(run Run, provider, dir string, alive func(), talk *conversation) (agent.Config, error) {
+func (r *Runner) config(ctx context.Context, run Run, provider, dir string, alive func(), talk *conversation) (agent.Config, error) {
 	t := run.Task
 	c := agent.Config{
 		Name: t.Agent, Provider: provider, Model: t.Model, Dir: dir, Schema: t.Schema, Env: run.Env, Resume: run.Session,
@@ -333,9 +336,10 @@ func (r *Runner) config(run Run, provider, dir string, alive func(), talk *conve
 	if c.Name == "" {
 		c.Name = "agent"
 	}
+	var rights Rights
 	if r.opts.Policy != nil {
-		rights, err := r.opts.Policy.Rights(run, dir)
-		if err != nil {
+		var err error
+		if rights, err = r.opts.Policy.Rights(run, dir); err != nil {
 			return c, &nestor.Failure{Kind: nestor.Refused, Message: err.Error()}
 		}
 		c.AllowedTools, c.PermissionMode = rights.Tools, rights.Mode
@@ -345,5 +349,6 @@ func (r *Runner) config(run Run, provider, dir string, alive func(), talk *conve
 			c.Hooks.PreToolUse = append([]claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{talk.gate(rights.Decide)}, c.Hooks.PreToolUse...)
 		}
 	}
-	return c, nil
+	err := r.brief(ctx, run, dir, rights, &c, talk)
+	return c, err
 }
