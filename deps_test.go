@@ -185,7 +185,7 @@ var architecture = rules{
 		"internal/daemon": {
 			why: "it builds the parts and runs them: the only place that knows them all",
 			ours: []string{
-				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "internal/broker", "internal/engine",
+				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "claude", "internal/broker", "internal/engine",
 				"internal/eventlog", "internal/history", "internal/permission", "internal/plan", "internal/pool", "internal/runner",
 				"internal/sandbox", "internal/server",
 				"internal/workspace",

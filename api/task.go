@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+
+	"github.com/dfaf701a/nestor"
 )
 
 // TaskOptions are what a task says to whoever runs it, in nestor.Task.Data. The
@@ -13,16 +15,20 @@ import (
 type TaskOptions struct {
 	// Tools are those that exist for the run, and that it may use without being
 	// asked; nil means those of the config.
-	Tools          []string `json:"tools,omitempty"`
-	PermissionMode string   `json:"permission_mode,omitempty"` // empty means that of the config
-	Role           string   `json:"role,omitempty"`            // that bounds what it may do; empty means that of the config
-	Sandbox        string   `json:"sandbox,omitempty"`         // off, files or strict; empty means that of the config
-	Env            []string `json:"env,omitempty"`             // K=V, for what the agent starts
-	Session        string   `json:"session_id,omitempty"`      // of the provider, to go on with; empty begins a new one
+	Tools          []string         `json:"tools,omitempty"`
+	PermissionMode string           `json:"permission_mode,omitempty"` // empty means that of the config
+	Role           string           `json:"role,omitempty"`            // that bounds what it may do; empty means that of the config
+	Sandbox        string           `json:"sandbox,omitempty"`         // off, files or strict; empty means that of the config
+	Env            []string         `json:"env,omitempty"`             // K=V, for what the agent starts
+	Session        string           `json:"session_id,omitempty"`      // of the provider, to go on with; empty begins a new one
+	Workspace      WorkspaceOptions `json:"workspace,omitzero"`        // what it works in
 	// Subdir is the task's folder as its place in the project, with slashes, for
 	// workers on other machines. The daemon sets it; empty means that the task
 	// names no folder, or one outside of the project.
 	Subdir string `json:"subdir,omitempty"`
+	// Approves is the run whose work is merged if this one finds it good. The
+	// daemon sets it, and takes it from nobody; empty means none.
+	Approves nestor.ID `json:"approves,omitempty"`
 }
 
 // ParseTaskOptions reads the Data of a task. It fails if there is something in it
@@ -44,6 +50,16 @@ func ParseTaskOptions(data json.RawMessage) (TaskOptions, error) {
 	}
 	if o.Subdir != "" && !fs.ValidPath(o.Subdir) {
 		return TaskOptions{}, fmt.Errorf("data of the task: subdir %.200q: want a path in the project, such as docs/guide", o.Subdir)
+	}
+	switch o.Workspace.Kind {
+	case "", "plain", "swarm", "worktree":
+	default:
+		return TaskOptions{}, fmt.Errorf("data of the task: workspace kind %.60q: want plain, swarm or worktree", o.Workspace.Kind)
+	}
+	switch o.Workspace.End {
+	case "", "keep", "merge", "drop":
+	default:
+		return TaskOptions{}, fmt.Errorf("data of the task: workspace end %.60q: want keep, merge or drop", o.Workspace.End)
 	}
 	return o, nil
 }

@@ -19,9 +19,20 @@ type config struct {
 	PermissionMode string
 	Role           string // of runs; empty means none
 	Sandbox        string // off, files or strict
-	Slots          int
-	Limits         nestor.Limits // nothing in it is left open
-	SDK            struct {
+	Workspace      struct {
+		Kind    string   // plain, swarm or worktree; empty chooses
+		Base    string   // of worktrees; empty means HEAD
+		Setup   []string // a command; nil means none
+		Copy    []string // files and folders of the project
+		Ports   int
+		End     string // keep, merge or drop
+		Approve string // none, critic or person
+		Age     time.Duration
+		Size    int64 // bytes
+	}
+	Slots  int
+	Limits nestor.Limits // nothing in it is left open
+	SDK    struct {
 		Path     string            // of the CLI; empty means the one that is found
 		Env      map[string]string // for the CLI; nil means none
 		Settings []string          // setting sources; nil means none
@@ -49,6 +60,7 @@ func defaultConfig() *config {
 		Models:  map[string]string{"high-tier": "opus", "medium-tier": "sonnet", "low-tier": "haiku"},
 		origins: map[string]string{},
 	}
+	c.Workspace.End, c.Workspace.Approve, c.Workspace.Age, c.Workspace.Size = "keep", "none", 30*24*time.Hour, 10<<30
 	c.Limits.Silence, c.Limits.LimitWait = 5*time.Minute, 6*time.Hour
 	return c
 }

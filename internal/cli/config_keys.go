@@ -55,6 +55,34 @@ func configKeys() []configKey {
 			in: func(c *config) setting { return textSetting{&c.Role, "a role's name"} }},
 		{name: "sandbox", doc: "how an agent's processes are confined: not at all, to their files, or to these and the network", trust: weaker,
 			in: func(c *config) setting { return choiceSetting{&c.Sandbox, []string{"off", "files", "strict"}} }},
+		{name: "workspace.kind", doc: "what a run works in: the folder itself, the workspace of its swarm, or a git worktree; unset chooses", flag: "workspace",
+			in: func(c *config) setting {
+				return choiceSetting{&c.Workspace.Kind, []string{"plain", "swarm", "worktree"}}
+			}},
+		{name: "workspace.base", doc: "the branch or commit where a worktree begins; unset means the one that is checked out",
+			in: func(c *config) setting { return textSetting{&c.Workspace.Base, "a branch or commit"} }},
+		{name: "workspace.setup", noEnv: true, trust: someTools, doc: "the command that makes a new worktree ready; unset means none",
+			in: func(c *config) setting {
+				return listSetting{p: &c.Workspace.Setup, what: "a command as a list, such as [make, deps]"}
+			}},
+		{name: "workspace.copy", doc: "files and folders of the project that are copied into a new worktree, such as .env",
+			in: func(c *config) setting {
+				return listSetting{p: &c.Workspace.Copy, what: "a list of paths, such as [.env]"}
+			}},
+		{name: "workspace.ports", doc: "how many TCP ports a run gets, at most 100",
+			in: func(c *config) setting { return countSetting{&c.Workspace.Ports, 0} }},
+		{name: "workspace.end", doc: "what becomes of a worktree when its run is over", flag: "workspace-end",
+			in: func(c *config) setting {
+				return choiceSetting{&c.Workspace.End, []string{"keep", "merge", "drop"}}
+			}},
+		{name: "workspace.approve", trust: nobody, doc: "who has to find the work in a worktree good before it is merged",
+			in: func(c *config) setting {
+				return choiceSetting{&c.Workspace.Approve, []string{"none", "critic", "person"}}
+			}},
+		{name: "workspace.collect.age", doc: "how long ago a run used its folder last that is collected; 0s means that age is no reason",
+			in: func(c *config) setting { return spanSetting{&c.Workspace.Age, 0} }},
+		{name: "workspace.collect.size", doc: "what folders of runs may have together before the oldest are collected; 0 means that size is no reason",
+			in: func(c *config) setting { return sizeSetting{&c.Workspace.Size} }},
 		{name: "slots", doc: "how many agents work at once",
 			in: func(c *config) setting { return countSetting{&c.Slots, 1} }},
 

@@ -48,6 +48,9 @@ func widerMode(words []string) bool {
 	return !slices.Contains([]string{"default", "plan", "dontAsk", "acceptEdits"}, words[0])
 }
 
+// nobody tells whether work is merged that nobody has looked at.
+func nobody(words []string) bool { return words[0] == "none" }
+
 // weaker tells whether a sandbox may be less than what the user chose.
 func weaker(words []string) bool { return words[0] != "strict" }
 

@@ -95,6 +95,7 @@ func newRoot() *cobra.Command {
 		newConfig(),
 		newModel(),
 		newRuns(),
+		newWorkspaces(),
 		newCompletion(),
 	)
 	root.Example = "nestor run \"say hello\"\nnestor doctor\nnestor model serve --script hello.yaml"

@@ -59,6 +59,8 @@ type settings struct {
 	Env      []string // of the CLI
 	Slots    int
 	Provider string
+
+	Workspace daemon.Workspaces
 }
 
 func (s settings) options() daemon.Options {
@@ -71,6 +73,7 @@ func (s settings) options() daemon.Options {
 		o.Worker.Script = turns
 	}
 	o.Worker.API.BaseURL, o.Worker.API.APIKey = s.URL, "key"
+	o.Worker.Workspace = s.Workspace
 	o.Worker.SDK.Path, o.Worker.SDK.Env = s.Path, s.Env
 	return o
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/dfaf701a/nestor/agent/anthropic"
 	"github.com/dfaf701a/nestor/agent/claudecode"
 	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/claude"
 	"github.com/dfaf701a/nestor/internal/permission"
 	"github.com/dfaf701a/nestor/internal/runner"
 	"github.com/dfaf701a/nestor/internal/sandbox"
@@ -50,7 +52,7 @@ func newPolicy(o Worker, home string) (*policy, error) {
 }
 
 // Rights returns what a run may do.
-func (p *policy) Rights(run runner.Run, dir string) (runner.Rights, error) {
+func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, error) {
 	o, err := api.ParseTaskOptions(run.Task.Data)
 	if err != nil {
 		return runner.Rights{}, err
@@ -62,11 +64,19 @@ func (p *policy) Rights(run runner.Run, dir string) (runner.Rights, error) {
 	if o.PermissionMode != "" {
 		r.Mode = o.PermissionMode
 	}
+	dir := place.Dir
 	role, err := p.bounds(run.Task, o, dir)
 	if err != nil {
 		return r, err
 	}
+	if role == nil && len(place.Write) > 0 {
+		r.Ask.CanUseTool = allowFiles(place.Write)
+	}
 	if role != nil {
+		role.Read = append(role.Read, place.Write...)
+		if len(role.Write) > 0 {
+			role.Write = append(role.Write, place.Write...)
+		}
 		r.Decide = func(tool string, input json.RawMessage) runner.Verdict {
 			return verdict(role.Decide(permission.Call{Tool: tool, Input: input, Dir: dir}))
 		}
@@ -83,6 +93,7 @@ func (p *policy) Rights(run runner.Run, dir string) (runner.Rights, error) {
 		if profile, err = p.profile(level, dir, temp); err != nil {
 			return r, err
 		}
+		grant(&profile, place, role)
 		if role != nil {
 			confine(&profile, role, run.Task.Provider)
 		}
@@ -110,8 +121,12 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 	if err != nil {
 		return nil, err
 	}
+	project := filepath.Dir(p.home)
+	if _, inside := within(p.home, dir); inside { // a worktree is the project, for who works there
+		project = dir
+	}
 	role, err := permission.ForRole(name, permission.Place{
-		Workspace: dir, Project: filepath.Dir(p.home), Logs: filepath.Join(p.home, "logs"), SwarmDev: t.Swarm == "swarm_dev",
+		Workspace: dir, Project: project, Logs: filepath.Join(p.home, "logs"), SwarmDev: t.Swarm == "swarm_dev",
 	})
 	if err != nil {
 		return nil, err
@@ -120,6 +135,38 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 		role.Tools = o.Tools
 	}
 	return &role, nil
+}
+
+// allowFiles allows edits of these files, which are not where the run works.
+func allowFiles(files []string) func(context.Context, *claude.PermissionRequest) (claude.Decision, error) {
+	return func(_ context.Context, q *claude.PermissionRequest) (claude.Decision, error) {
+		var in struct {
+			Path string `json:"file_path"`
+		}
+		switch q.Tool {
+		case "Read", "Write", "Edit", "MultiEdit":
+			if json.Unmarshal(q.Input, &in) == nil && slices.Contains(files, filepath.Clean(in.Path)) {
+				return claude.Allow{}, nil
+			}
+		}
+		return claude.Deny{Message: "nobody is there to be asked"}, nil
+	}
+}
+
+// grant gives a sandbox what a run uses outside of its folder.
+func grant(s *sandbox.Profile, place runner.Place, role *permission.Policy) {
+	if role == nil || len(role.Write) > 0 {
+		s.Write = append(s.Write, place.Write...)
+	} else {
+		s.Read = append(s.Read, place.Write...)
+	}
+	if place.Repository.Dir == "" {
+		return
+	}
+	s.Read = append(s.Read, place.Repository.Dir)
+	if role == nil || role.Git > permission.No {
+		s.Write = append(s.Write, place.Repository.Write...)
+	}
 }
 
 // verdict makes of a decision one that nobody has to be asked about.
@@ -179,6 +226,9 @@ func (p *policy) profile(level sandbox.Level, dir, temp string) (sandbox.Profile
 	}
 	if path, err := filepath.EvalSymlinks(p.cli.Path); p.cli.Path != "" && err == nil {
 		profile.Read = append(profile.Read, filepath.Dir(path))
+		if filepath.IsAbs(p.cli.Path) {
+			profile.Read = append(profile.Read, p.cli.Path) // the links on the way to it
+		}
 	}
 	return profile, nil
 }

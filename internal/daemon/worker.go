@@ -37,6 +37,8 @@ type Worker struct {
 	Sandbox  string   // level, likewise: off, files or strict; empty means off
 	Settings []string // sources of the provider's settings: user, project, local; nil means none
 
+	Workspace Workspaces // what runs work in
+
 	SDK    claudecode.Options
 	API    anthropic.Options // its Records and Spool are set here
 	Script []scripted.Turn   // of provider scripted; nil means that it repeats what it is told
@@ -55,6 +57,7 @@ type worker struct {
 	socket    string
 	dir       string
 	copies    *copies // nil in the daemon
+	spaces    *spaces // of the project
 	policy    *policy
 	notes     *slog.Logger
 
@@ -88,12 +91,13 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	var place runner.Workspace = runner.Dir(o.Dir)
+	own := newSpaces(o.Workspace, filepath.Dir(home), o.Dir, log, o.Log)
+	var place runner.Workspace = own
 	if o.copies != nil {
 		place = o.copies
 	}
 	return &worker{
-		log: log, socket: socket, dir: o.Dir, copies: o.copies, notes: o.Log, providers: providers, policy: rules,
+		log: log, socket: socket, dir: o.Dir, copies: o.copies, spaces: own, notes: o.Log, providers: providers, policy: rules,
 		runner: runner.New(runner.Options{
 			Providers: providers, Provider: o.Provider, Workspace: place, Policy: rules,
 			Settings: o.Settings, Log: o.Log,
@@ -164,12 +168,12 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 	}
 	r := runner.Run{
 		ID: run.ID, Root: run.Root, Depth: run.Depth(), Task: run.Task, Attempt: x.Fence(),
-		Session: session, Interrupted: session != "", Env: slices.Concat(options.Env, w.env(run, x.Fence(), options)),
+		Session: session, Interrupted: session != "", Env: slices.Concat(options.Env, w.env(run)),
 	}
 	if r.Session == "" {
 		r.Session = options.Session
 	}
-	h := &host{x: x, writer: writer, log: w.log, run: run}
+	h := &host{x: x, writer: writer, log: w.log, run: run, told: map[string]bool{}}
 	result := w.runner.Execute(ctx, r, h)
 	flushing, stop := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer stop()
@@ -178,6 +182,9 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 	}
 	if err := writer.Flush(flushing); err != nil && ctx.Err() == nil {
 		return failed(fmt.Errorf("writing the log of the run: %w", err))
+	}
+	if options.Approves != "" && ctx.Err() == nil {
+		w.spaces.judged(ctx, options.Approves, run.ID, &result)
 	}
 	if f := result.Error; f != nil && f.Kind == nestor.Limited {
 		w.hold(provider, run.ID, *f)
@@ -193,17 +200,10 @@ func failed(err error) nestor.Result {
 }
 
 // env is what a run's processes are told of it.
-func (w *worker) env(run plan.Run, fence uint64, o api.TaskOptions) []string {
-	dir := run.Task.Dir
-	switch {
-	case w.copies != nil:
-		dir = w.copies.where(run.ID, fence, o.Subdir)
-	case dir == "":
-		dir = w.dir
-	}
+func (w *worker) env(run plan.Run) []string {
 	env := []string{
 		"NESTOR_RUN_ID=" + string(run.ID), "NESTOR_ROOT_ID=" + string(run.Root), "NESTOR_DEPTH=" + strconv.Itoa(run.Depth()),
-		"AGENT_NAME=" + run.Task.Agent, "AGENT_SWARM=" + run.Task.Swarm, "AGENT_WORKSPACE=" + dir,
+		"AGENT_NAME=" + run.Task.Agent, "AGENT_SWARM=" + run.Task.Swarm,
 	}
 	if w.socket != "" {
 		env = append(env, "NESTOR_SOCKET="+w.socket)
@@ -247,6 +247,9 @@ type host struct {
 	writer *eventlog.Writer
 	log    *eventlog.Log
 	run    plan.Run
+
+	mu   sync.Mutex      // guards what follows
+	told map[string]bool // files of the project that it was said to change
 }
 
 // Append writes events, behind the one that the attempt has begun. They are
@@ -258,6 +261,11 @@ func (h *host) Append(ctx context.Context, events ...nestor.Event) error {
 		var err error
 		if lines[i], err = nestor.EncodeEvent(e); err != nil {
 			return err
+		}
+		if w, ok := e.(*nestor.WorkspaceWrite); ok {
+			h.mu.Lock()
+			h.told[w.Path] = true
+			h.mu.Unlock()
 		}
 	}
 	return h.writer.Write(ctx, lines...)
@@ -275,6 +283,9 @@ func (h *host) tell(ctx context.Context, r nestor.Result) error {
 	changes, _ := api.ChangesOf(&r)
 	var events []nestor.Event
 	for _, c := range changes.Files {
+		if h.told[c.Path] {
+			continue
+		}
 		events = append(events, &nestor.WorkspaceWrite{
 			Header: nestor.Header{Time: time.Now().UTC(), Run: h.run.ID, Root: h.run.Root, Depth: h.run.Depth()},
 			Agent:  h.run.Task.Agent, Path: c.Path, Action: c.Action,
