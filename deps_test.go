@@ -244,7 +244,7 @@ var architecture = rules{
 		},
 		"internal/cli": {
 			why:  "commands reach the parts through daemon and api; what comes back from another machine, they put into the folder themselves",
-			ours: []string{".", "agent/scripted", "api", "claude", "internal/daemon", "internal/sandbox", "internal/workspace", "internal/yamltree", "scriptmodel"},
+			ours: []string{".", "agent/scripted", "api", "claude", "internal/daemon", "internal/permission", "internal/sandbox", "internal/workspace", "internal/yamltree", "scriptmodel"},
 			outside: allow{
 				"os":                     "",
 				"os/signal":              "Ctrl-C",

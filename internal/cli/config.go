@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/permission"
 )
 
 // config is what the command line knows after all files, the environment and
@@ -17,8 +18,9 @@ type config struct {
 	Models         map[string]string // names, by high-tier, medium-tier and low-tier
 	Tools          []string          // that exist and need no question; nil means all
 	PermissionMode string
-	Role           string // of runs; empty means none
-	Sandbox        string // off, files or strict
+	Role           string                         // of runs; empty means none
+	Roles          map[string]permission.RoleSpec // own ones, by their names
+	Sandbox        string                         // off, files or strict
 	Workspace      struct {
 		Kind    string   // plain, swarm or worktree; empty chooses
 		Base    string   // of worktrees; empty means HEAD
@@ -58,6 +60,7 @@ func defaultConfig() *config {
 	c := &config{
 		Provider: "sdk", PermissionMode: "acceptEdits", Sandbox: "off", Slots: 5, Limits: nestor.DefaultLimits(), ArchiveAfter: time.Hour,
 		Models:  map[string]string{"high-tier": "opus", "medium-tier": "sonnet", "low-tier": "haiku"},
+		Roles:   map[string]permission.RoleSpec{},
 		origins: map[string]string{},
 	}
 	c.Workspace.End, c.Workspace.Approve, c.Workspace.Age, c.Workspace.Size = "keep", "none", 30*24*time.Hour, 10<<30
@@ -78,6 +81,15 @@ func (c *config) origin(name string) string {
 // for the variables of the CLI those that are set.
 func (c *config) keys() (list []configKey) {
 	for _, k := range configKeys() {
+		if role, cell, ok := roleOf(k.name); ok && role == anyRole {
+			for _, own := range slices.Sorted(maps.Keys(c.Roles)) {
+				if name := rolesPrefix + own + "." + cell; c.origins[name] != "" {
+					one, _ := findRoleKey(name)
+					list = append(list, one)
+				}
+			}
+			continue
+		}
 		if k.name != sdkEnvKey {
 			list = append(list, k)
 			continue
@@ -91,6 +103,9 @@ func (c *config) keys() (list []configKey) {
 
 // findKey returns the key of that name.
 func findKey(name string) (configKey, bool) {
+	if k, ok := findRoleKey(name); ok {
+		return k, true
+	}
 	for _, k := range configKeys() {
 		if variable, ok := strings.CutPrefix(name, sdkEnvPrefix); ok && k.name == sdkEnvKey {
 			return sdkEnvKeyOf(k, variable), true
@@ -111,6 +126,9 @@ func isKeyGroup(name string) bool {
 func nearestKey(name string) string {
 	if len(name) > 100 { // no typo
 		return ""
+	}
+	if near := nearestRoleKey(name); near != "" {
+		return near
 	}
 	var names []string
 	for _, k := range configKeys() {

@@ -31,7 +31,7 @@ const (
 // configKeys is all that can be configured. Files, environment, flags, 'config
 // show' and docs/config.md follow from it.
 func configKeys() []configKey {
-	return []configKey{
+	return append([]configKey{
 		{name: "provider", doc: "what runs agents: the Claude CLI, our own loop over the Messages API, or a written conversation",
 			in: func(c *config) setting { return choiceSetting{&c.Provider, []string{"sdk", "api", "scripted"}} }},
 		{name: "model", doc: "the model; a tier stands for what `models` says",
@@ -51,7 +51,7 @@ func configKeys() []configKey {
 			}},
 		{name: "permission_mode", trust: widerMode, doc: "what happens to tool calls that no rule decides", flag: "permission-mode",
 			in: func(c *config) setting { return choiceSetting{&c.PermissionMode, permissionModes()} }},
-		{name: "role", doc: "what bounds a run: orchestrator, implementer, researcher, critic, reviewer, monitor; unset means none",
+		{name: "role", doc: "what bounds a run: orchestrator, implementer, researcher, critic, reviewer, monitor or an own one; unset means none",
 			in: func(c *config) setting { return textSetting{&c.Role, "a role's name"} }},
 		{name: "sandbox", doc: "how an agent's processes are confined: not at all, to their files, or to these and the network", trust: weaker,
 			in: func(c *config) setting { return choiceSetting{&c.Sandbox, []string{"off", "files", "strict"}} }},
@@ -139,7 +139,7 @@ func configKeys() []configKey {
 			in: func(c *config) setting { return listSetting{&c.Label, "a list of labels, such as [gpu]", checkLabel} }},
 		{name: "archive_after", doc: "how long after its end a tree leaves the log for the archive", flag: "archive-after",
 			in: func(c *config) setting { return spanSetting{&c.ArchiveAfter, 0} }},
-	}
+	}, roleKeys(anyRole)...)
 }
 
 // sdkEnvKeyOf makes of the key for all variables of the CLI that of one.

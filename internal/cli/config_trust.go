@@ -185,7 +185,7 @@ func configTrust(project string, remove bool, stdin io.Reader, stdout io.Writer)
 		_, err := fmt.Fprintf(stdout, "%s is not trusted\n", quotedUnlessPlain(mine.path))
 		return err
 	}
-	l := &configLoader{config: defaultConfig(), home: vars["HOME"]}
+	l := newConfigLoader(vars["HOME"])
 	l.add(l.file(mine, false))
 	if l.errs != nil {
 		return yamltree.Join(l.errs)

@@ -29,6 +29,7 @@ type policy struct {
 	tools []string
 	mode  string
 	role  string // empty means none
+	roles permission.Table
 	level sandbox.Level
 	cli   claudecode.Options
 	home  string // of the worker's files, which no run may see
@@ -37,9 +38,12 @@ type policy struct {
 
 // newPolicy returns the policy of a worker that keeps its files in home.
 func newPolicy(o Worker, home string) (*policy, error) {
-	p := &policy{tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
+	roles, err := permission.Roles(o.Roles)
+	if err != nil {
+		return nil, err
+	}
+	p := &policy{roles: roles, tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
 	if o.Sandbox != "" {
-		var err error
 		if p.level, err = sandbox.ParseLevel(o.Sandbox); err != nil {
 			return nil, err
 		}
@@ -125,7 +129,7 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 	if _, inside := within(p.home, dir); inside { // a worktree is the project, for who works there
 		project = dir
 	}
-	role, err := permission.ForRole(name, permission.Place{
+	role, err := p.roles.For(name, permission.Place{
 		Workspace: dir, Project: project, Logs: filepath.Join(p.home, "logs"), SwarmDev: t.Swarm == "swarm_dev",
 	})
 	if err != nil {

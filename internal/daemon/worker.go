@@ -19,6 +19,7 @@ import (
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/engine"
 	"github.com/dfaf701a/nestor/internal/eventlog"
+	"github.com/dfaf701a/nestor/internal/permission"
 	"github.com/dfaf701a/nestor/internal/plan"
 	"github.com/dfaf701a/nestor/internal/pool"
 	"github.com/dfaf701a/nestor/internal/runner"
@@ -27,15 +28,16 @@ import (
 // Worker says how runs are executed. Its zero value executes five at once, on
 // provider "sdk".
 type Worker struct {
-	Dir      string   // where runs work that name no folder; empty means the project
-	Provider string   // of tasks that name none; empty means sdk
-	Slots    int      // how many run at once; zero means 5
-	Labels   []string // of tasks that it takes besides those without
-	Tools    []string // that runs have which do not say; nil means all
-	Mode     string   // of permissions, likewise; empty means acceptEdits
-	Role     string   // of runs that name none; empty means none
-	Sandbox  string   // level, likewise: off, files or strict; empty means off
-	Settings []string // sources of the provider's settings: user, project, local; nil means none
+	Dir      string                         // where runs work that name no folder; empty means the project
+	Provider string                         // of tasks that name none; empty means sdk
+	Slots    int                            // how many run at once; zero means 5
+	Labels   []string                       // of tasks that it takes besides those without
+	Tools    []string                       // that runs have which do not say; nil means all
+	Mode     string                         // of permissions, likewise; empty means acceptEdits
+	Role     string                         // of runs that name none; empty means none
+	Roles    map[string]permission.RoleSpec // own ones, by their names
+	Sandbox  string                         // level, likewise: off, files or strict; empty means off
+	Settings []string                       // sources of the provider's settings: user, project, local; nil means none
 
 	Workspace Workspaces // what runs work in
 
