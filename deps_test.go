@@ -212,7 +212,7 @@ var architecture = rules{
 		"internal/daemon": {
 			why: "it builds the parts and runs them: the only place that knows them all",
 			ours: []string{
-				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "internal/agentfile", "internal/broker", "internal/engine",
+				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "claude", "internal/agentfile", "internal/broker", "internal/engine",
 				"internal/eventlog", "internal/graph", "internal/history", "internal/permission", "internal/plan", "internal/pool", "internal/runner",
 				"internal/sandbox", "internal/server", "internal/spawn", "internal/toolserver",
 				"internal/workspace",
@@ -282,7 +282,7 @@ var architecture = rules{
 		},
 		"internal/cli": {
 			why:  "commands reach the parts through daemon and api; what comes back from another machine, they put into the folder themselves",
-			ours: []string{".", "agent/scripted", "api", "claude", "internal/agentfile", "internal/daemon", "internal/sandbox", "internal/spawn", "internal/workspace", "internal/yamltree", "scriptmodel"},
+			ours: []string{".", "agent/scripted", "api", "claude", "internal/agentfile", "internal/daemon", "internal/permission", "internal/sandbox", "internal/spawn", "internal/workspace", "internal/yamltree", "scriptmodel"},
 			outside: allow{
 				"github.com/modelcontextprotocol/go-sdk": "mcp is a server on stdin and stdout",
 				"os":                                     "",

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"github.com/dfaf701a/nestor"
 	"io/fs"
 	"strings"
+
+	"github.com/dfaf701a/nestor"
 )
 
 // TaskOptions are what a task says to whoever runs it, in nestor.Task.Data. The
@@ -31,12 +32,16 @@ type TaskOptions struct {
 	Above []Bounds `json:"above,omitempty"`
 	// Graph is what the run is if it is no agent's: its tasks are the runs below
 	// it. Fresh says that what they gave before does not count.
-	Graph *nestor.Graph `json:"graph,omitempty"`
-	Fresh bool          `json:"fresh,omitempty"`
+	Graph     *nestor.Graph    `json:"graph,omitempty"`
+	Fresh     bool             `json:"fresh,omitempty"`
+	Workspace WorkspaceOptions `json:"workspace,omitzero"` // what it works in
 	// Subdir is the task's folder as its place in the project, with slashes, for
 	// workers on other machines. The daemon sets it; empty means that the task
 	// names no folder, or one outside of the project.
 	Subdir string `json:"subdir,omitempty"`
+	// Approves is the run whose work is merged if this one finds it good. The
+	// daemon sets it, and takes it from nobody; empty means none.
+	Approves nestor.ID `json:"approves,omitempty"`
 
 	// What follows is for tasks that name an agent.
 
@@ -104,6 +109,16 @@ func ParseTaskOptions(data json.RawMessage) (TaskOptions, error) {
 	}
 	if o.Subdir != "" && !fs.ValidPath(o.Subdir) {
 		return TaskOptions{}, fmt.Errorf("data of the task: subdir %.200q: want a path in the project, such as docs/guide", o.Subdir)
+	}
+	switch o.Workspace.Kind {
+	case "", "plain", "swarm", "worktree":
+	default:
+		return TaskOptions{}, fmt.Errorf("data of the task: workspace kind %.60q: want plain, swarm or worktree", o.Workspace.Kind)
+	}
+	switch o.Workspace.End {
+	case "", "keep", "merge", "drop":
+	default:
+		return TaskOptions{}, fmt.Errorf("data of the task: workspace end %.60q: want keep, merge or drop", o.Workspace.End)
 	}
 	return o, nil
 }

@@ -99,6 +99,7 @@ func newRoot() *cobra.Command {
 		newRuns(),
 		newAgents(),
 		newInit(),
+		newWorkspaces(),
 		newCompletion(),
 	)
 	root.Example = "nestor run \"say hello\"\nnestor doctor\nnestor model serve --script hello.yaml"

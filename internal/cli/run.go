@@ -34,6 +34,7 @@ type runOptions struct {
 var runKeys = []string{
 	"provider", "model", "tools", "permission_mode", "limits.max_turns", "limits.max_depth", "limits.max_budget_usd", "limits.timeout",
 	"limits.silence", "limits.limit_wait", "role", "sandbox",
+	"workspace.kind", "workspace.end",
 }
 
 func newRun() *cobra.Command {
@@ -259,6 +260,7 @@ func taskOf(prompt string, cfg *config, opts runOptions, changed map[string]stri
 	}
 	o := api.TaskOptions{
 		Tools: cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Env: opts.env, Trace: trace, Delegation: cfg.Delegation,
+		Workspace: api.WorkspaceOptions{Kind: cfg.Workspace.Kind, End: cfg.Workspace.End},
 	}
 	if opts.agent != "" {
 		o.FocusFile, o.Yields, o.Inputs = opts.focus, yielding(cfg, changed), map[string]json.RawMessage{}
@@ -316,12 +318,18 @@ func resumeFrom(ctx context.Context, client *api.Client, t *nestor.Task, id nest
 	if run.Provider != "" {
 		t.Provider = run.Provider
 	}
-	if run.Dir != "" {
-		t.Dir = run.Dir // where the provider keeps it
-	}
 	o, err := api.ParseTaskOptions(t.Data)
 	if err != nil {
 		return err
+	}
+	if run.Dir != "" {
+		t.Dir = run.Dir // where the provider keeps it
+	}
+	if w, ok := api.WorkspaceOf(run.Result); ok && w.Kind == "worktree" {
+		if w.End != "keep" {
+			return fmt.Errorf("run %s has no folder to go on in: its worktree is gone, for it ended with %s", id, w.End)
+		}
+		t.Dir, t.Swarm, o.Workspace.Kind = w.Dir, "", "plain"
 	}
 	o.Session = run.Session
 	return setOptions(t, o)

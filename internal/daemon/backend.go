@@ -44,6 +44,9 @@ func (b *backend) Submit(ctx context.Context, s api.Submission) (api.Run, error)
 	if err != nil {
 		return api.Run{}, invalid(err)
 	}
+	if options.Approves != "" {
+		return api.Run{}, invalid(errors.New("data of the task: approves: only the daemon has runs approve others; use 'nestor workspaces approve'"))
+	}
 	if err := s.Task.Check(); err != nil {
 		return api.Run{}, invalid(fmt.Errorf("task: %w", err))
 	}

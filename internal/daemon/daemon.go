@@ -130,6 +130,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	}
 	back := &backend{opts: d.opts, broker: b, log: log, engine: e, history: h, worker: w, agents: d.agents(log), began: time.Now()}
 	w.define = back.agents.define
+	w.spaces.follow = back.critic
 
 	// What is asked for ends first, then what works, then what it is written down
 	// with.
@@ -143,6 +144,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	g.Go(func() error { return ended(core, h.Project(core, log)) })
 	g.Go(func() error { return ended(core, d.archive(core, back)) })
 	g.Go(func() error { return watch(core, b) })
+	g.Go(func() error { return ended(core, w.spaces.collect(core)) })
 	g.Go(func() error {
 		defer stopCore()
 		defer stopWork()

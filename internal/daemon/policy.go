@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/dfaf701a/nestor/agent/anthropic"
 	"github.com/dfaf701a/nestor/agent/claudecode"
 	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/claude"
 	"github.com/dfaf701a/nestor/internal/permission"
 	"github.com/dfaf701a/nestor/internal/runner"
 	"github.com/dfaf701a/nestor/internal/sandbox"
@@ -27,6 +29,7 @@ type policy struct {
 	tools []string
 	mode  string
 	role  string // empty means none
+	roles permission.Table
 	level sandbox.Level
 	cli   claudecode.Options
 	home  string // of the worker's files, which no run may see
@@ -36,9 +39,12 @@ type policy struct {
 
 // newPolicy returns the policy of a worker that keeps its files in home.
 func newPolicy(o Worker, home string) (*policy, error) {
-	p := &policy{tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
+	roles, err := permission.Roles(o.Roles)
+	if err != nil {
+		return nil, err
+	}
+	p := &policy{roles: roles, tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
 	if o.Sandbox != "" {
-		var err error
 		if p.level, err = sandbox.ParseLevel(o.Sandbox); err != nil {
 			return nil, err
 		}
@@ -51,7 +57,7 @@ func newPolicy(o Worker, home string) (*policy, error) {
 }
 
 // Rights returns what a run may do.
-func (p *policy) Rights(run runner.Run, dir string) (runner.Rights, error) {
+func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, error) {
 	o, err := api.ParseTaskOptions(run.Task.Data)
 	if err != nil {
 		return runner.Rights{}, err
@@ -63,11 +69,19 @@ func (p *policy) Rights(run runner.Run, dir string) (runner.Rights, error) {
 	if o.PermissionMode != "" {
 		r.Mode = o.PermissionMode
 	}
+	dir := place.Dir
 	role, err := p.bounds(run.Task, o, dir)
 	if err != nil {
 		return r, err
 	}
+	if role == nil && len(place.Write) > 0 {
+		r.Ask.CanUseTool = allowFiles(place.Write)
+	}
 	if role != nil {
+		role.Read = append(role.Read, place.Write...)
+		if len(role.Write) > 0 {
+			role.Write = append(role.Write, place.Write...)
+		}
 		r.Decide = func(tool string, input json.RawMessage) runner.Verdict {
 			if v, ours := decideOurs(tool, role); ours {
 				return v
@@ -87,6 +101,7 @@ func (p *policy) Rights(run runner.Run, dir string) (runner.Rights, error) {
 		if profile, err = p.profile(level, dir, temp); err != nil {
 			return r, err
 		}
+		grant(&profile, place, role)
 		if role != nil {
 			confine(&profile, role, run.Task.Provider)
 		}
@@ -111,13 +126,17 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 	if err != nil {
 		return nil, err
 	}
+	project := filepath.Dir(p.home)
+	if _, inside := within(p.home, dir); inside { // a worktree is the project, for who works there
+		project = dir
+	}
 	place := permission.Place{
-		Workspace: dir, Project: filepath.Dir(p.home), Logs: filepath.Join(p.home, "logs"), SwarmDev: t.Swarm == "swarm_dev",
+		Workspace: dir, Project: project, Logs: filepath.Join(p.home, "logs"), SwarmDev: t.Swarm == "swarm_dev",
 	}
 	if name == "" {
-		return meetRoles(nil, o, place)
+		return meetRoles(nil, o, place, p.roles)
 	}
-	role, err := permission.ForRole(name, place)
+	role, err := p.roles.For(name, place)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +146,39 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 	if role, err = p.narrowed(role, o.Above); err != nil {
 		return nil, err
 	}
-	return meetRoles(&role, o, place)
+	return meetRoles(&role, o, place, p.roles)
+}
+
+// allowFiles allows edits of these files, which are not where the run works.
+func allowFiles(files []string) func(context.Context, *claude.PermissionRequest) (claude.Decision, error) {
+	return func(_ context.Context, q *claude.PermissionRequest) (claude.Decision, error) {
+		var in struct {
+			Path string `json:"file_path"`
+		}
+		switch q.Tool {
+		case "Read", "Write", "Edit", "MultiEdit":
+			if json.Unmarshal(q.Input, &in) == nil && slices.Contains(files, filepath.Clean(in.Path)) {
+				return claude.Allow{}, nil
+			}
+		}
+		return claude.Deny{Message: "nobody is there to be asked"}, nil
+	}
+}
+
+// grant gives a sandbox what a run uses outside of its folder.
+func grant(s *sandbox.Profile, place runner.Place, role *permission.Policy) {
+	if role == nil || len(role.Write) > 0 {
+		s.Write = append(s.Write, place.Write...)
+	} else {
+		s.Read = append(s.Read, place.Write...)
+	}
+	if place.Repository.Dir == "" {
+		return
+	}
+	s.Read = append(s.Read, place.Repository.Dir)
+	if role == nil || role.Git > permission.No {
+		s.Write = append(s.Write, place.Repository.Write...)
+	}
 }
 
 // verdict makes of a decision one that nobody has to be asked about.
@@ -190,6 +241,9 @@ func (p *policy) profile(level sandbox.Level, dir, temp string) (sandbox.Profile
 	}
 	if path, err := filepath.EvalSymlinks(p.cli.Path); p.cli.Path != "" && err == nil {
 		profile.Read = append(profile.Read, filepath.Dir(path))
+		if filepath.IsAbs(p.cli.Path) {
+			profile.Read = append(profile.Read, p.cli.Path) // the links on the way to it
+		}
 	}
 	return profile, nil
 }

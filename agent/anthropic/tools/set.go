@@ -17,8 +17,9 @@ import (
 
 // Options say what a [Set] may touch. Only Dir is required.
 type Options struct {
-	Dir  string   // where the agent works, and may read and write
-	Dirs []string // more folders that it may read and write
+	Dir   string   // where the agent works, and may read and write
+	Dirs  []string // more folders that it may read and write
+	Files []string // files elsewhere that it may read and write, which need not exist; their folders do
 
 	// Env is added to the environment of commands, as K=V. They inherit that of
 	// this process, except for what belongs to this process alone: variables
@@ -118,6 +119,14 @@ func New(opts Options) (*Set, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tools: opening folder %s: %w", name, err)
 		}
+		s.folders = append(s.folders, f)
+	}
+	for _, name := range opts.Files {
+		f, err := findFolder(filepath.Dir(name), true)
+		if err != nil {
+			return nil, fmt.Errorf("tools: opening the folder of %s: %w", name, err)
+		}
+		f.only = filepath.Base(name)
 		s.folders = append(s.folders, f)
 	}
 	s.cwd = s.folders[0].path
@@ -279,7 +288,7 @@ func (s *Set) shown(path string) string {
 func (s *Set) folderNames() string {
 	var names []string
 	for _, f := range s.folders {
-		names = append(names, f.path)
+		names = append(names, filepath.Join(f.path, f.only))
 	}
 	return strings.Join(names, ", ")
 }
@@ -305,7 +314,7 @@ func (s *Set) deepest(path string) (in *folder, rel string) {
 	s.mu.Unlock()
 	slices.SortFunc(all, func(a, b *folder) int { return cmp.Compare(len(b.path), len(a.path)) })
 	for _, f := range all {
-		if rel, ok := below(f.path, path); ok {
+		if rel, ok := below(f.path, path); ok && (f.only == "" || rel == f.only) {
 			return f, rel
 		}
 	}
