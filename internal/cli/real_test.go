@@ -235,7 +235,7 @@ rules:
       - {text: I delegate., tools: [{name: Agent, input: {description: look, prompt: look closely, subagent_type: general-purpose, run_in_background: false}}]}
       - text: "it said: {{.ToolResult}}"
   - when: {user: look closely}
-    turns: [{text: I saw it.}]`, args: []string{"delegate"},
+    turns: [{text: I saw it.}]`, args: []string{"--delegation", "cli", "delegate"},
 			status: nestor.Success, output: "I saw it.",
 			story: opening + "agent_complete tool_start agent_complete tool_complete agent_complete" + closing,
 		},
