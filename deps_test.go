@@ -334,6 +334,14 @@ var architecture = rules{
 				"net/http":  "and holds its answers back",
 			},
 		},
+		"tools/bench-agentfile": {
+			why:  "it uses definitions as the daemon does, and the daemon as anybody would",
+			ours: []string{".", "api", "internal/agentfile", "internal/daemon", "internal/sandbox"},
+			outside: allow{
+				"os":        "",
+				"os/signal": "Ctrl-C",
+			},
+		},
 		"tools/bench-run": {
 			why:  "it compares the nestor command with the providers beneath it",
 			ours: []string{"agent", "agent/anthropic", "agent/claudecode", "claude/claudetest", "scriptmodel"},

@@ -97,12 +97,18 @@ func readRegular(root opener, name string, limit int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readLooked(root, name, limit)
+}
+
+// readLooked is readRegular for a file that was looked at already.
+func readLooked(root opener, name string, limit int) ([]byte, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
 		err = errNoFile
 	}
 	if err != nil {

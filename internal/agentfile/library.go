@@ -11,9 +11,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // Options are those of a Library.
@@ -95,6 +97,7 @@ func (l *Library) Load() (Set, error) {
 	if l.opts.Project != "" {
 		s.project(l.opts.Project)
 	}
+	s.parse()
 	for name := range l.read { // what is gone
 		if !s.seen[name] {
 			delete(l.read, name)
@@ -118,6 +121,17 @@ type scan struct {
 	entries []Entry
 	seen    map[string]bool // by whole path
 	errs    []error
+	changed []changed // what is to be read
+	roots   []*os.Root
+}
+
+// changed is a file that is not known, or not as it is now.
+type changed struct {
+	place place
+	entry int // in the scan
+	name  string
+	files []string // of a skill, besides
+	now   readFile
 }
 
 // place is a folder that is looked through.
@@ -143,7 +157,7 @@ func (s *scan) project(dir string) {
 		s.errs = append(s.errs, fmt.Errorf("looking for agents: %w", err))
 		return
 	}
-	defer root.Close()
+	s.roots = append(s.roots, root)
 	p := place{root: root, path: dir, scope: Project}
 	s.kinds(p, ".claude")
 	swarms, err := s.list(p, "swarms")
@@ -270,21 +284,49 @@ func (s *scan) file(p place, name string, kind Kind, called string) {
 		s.entries = append(s.entries, old.entry)
 		return
 	}
-	data, err := readRegular(p.root, filepath.FromSlash(name), MaxFile)
-	if err != nil {
-		broken("%v", plain(err))
-		return
+	s.changed = append(s.changed, changed{p, len(s.entries), name, files, readFile{info: info, extra: extra}})
+	s.entries = append(s.entries, Entry{Name: called, Kind: kind, Source: src})
+}
+
+// parse reads what has changed, several files at once.
+func (s *scan) parse() {
+	defer func() {
+		for _, root := range s.roots {
+			root.Close()
+		}
+	}()
+	var next atomic.Int64
+	var readers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(s.changed)) {
+		readers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(s.changed)); i = next.Add(1) - 1 {
+				s.changed[i].read(&s.entries[s.changed[i].entry])
+			}
+		})
 	}
-	e := Entry{Name: called, Kind: kind, Source: src}
-	e.definition, e.Problems = Parse(src, kind, called, data)
-	if e.definition != nil {
-		e.Name, e.Kind = e.definition.Name, e.definition.Kind
-		if kind == Skill {
-			e.definition.Hash = s.hash(p, e.definition.Hash, path.Dir(name), files)
+	readers.Wait()
+	for _, c := range s.changed {
+		if c.now.entry = s.entries[c.entry]; c.now.entry.definition != nil { // what is broken is read again
+			s.library.read[c.now.entry.Source.Path] = &c.now
 		}
 	}
-	s.library.read[whole] = &readFile{info: info, extra: extra, entry: e}
-	s.entries = append(s.entries, e)
+}
+
+// read makes the entry of a file.
+func (c changed) read(e *Entry) {
+	data, err := readLooked(c.place.root, filepath.FromSlash(c.name), MaxFile)
+	if err != nil {
+		e.Problems = []Problem{{File: e.Source.File, Message: plain(err).Error()}}
+		return
+	}
+	e.definition, e.Problems = Parse(e.Source, e.Kind, e.Name, data)
+	if e.definition == nil {
+		return
+	}
+	if e.Kind == Skill {
+		e.definition.Hash = hash(c.place, e.definition.Hash, path.Dir(c.name), c.files)
+	}
+	e.Name, e.Kind = e.definition.Name, e.definition.Kind
 }
 
 var errTooMany = fmt.Errorf("looking for agents: there are more than %d files; the others are left out", maxEntries)
@@ -328,7 +370,7 @@ func (s *scan) others(p place, dir string) (state string, names []string) {
 
 // hash is that of a skill: of its file, and of the names and contents of the
 // others, as far as they fit. Of the rest, names count.
-func (s *scan) hash(p place, own, dir string, names []string) string {
+func hash(p place, own, dir string, names []string) string {
 	h := sha256.New()
 	fmt.Fprintln(h, own)
 	room := maxSkillSize

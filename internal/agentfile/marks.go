@@ -13,6 +13,7 @@ type mark struct {
 	written  string // as it stands there
 	word     string // the path, or the command
 	index    int    // of the argument, from 0; negative means all of them
+	first    int    // what the first argument is called in the text: $0 or $1
 }
 
 type markKind int
@@ -42,7 +43,7 @@ func findMarks(text string, names []string) []mark {
 			}
 			return text[at[2*n]:at[2*n+1]]
 		}
-		m := mark{from: at[0], to: at[1]}
+		m := mark{from: at[0], to: at[1], first: base}
 		whole := text[at[0]:at[1]]
 		switch {
 		case whole == "${CLAUDE_SKILL_DIR}":
@@ -73,8 +74,9 @@ func findMarks(text string, names []string) []mark {
 	return marks
 }
 
-// firstNumber returns what the first argument is called in a text: $1, as in
-// commands, unless there is a $0, as in skills.
+// firstNumber returns what the first argument is called in a text: $0 if there is
+// one, as the CLI has it (seen in 2.1.325); else $1, as it had it when most
+// commands were written.
 func firstNumber(text string) int {
 	for at := 0; ; {
 		i := strings.Index(text[at:], "$0")
@@ -128,37 +130,40 @@ func quoteWord(text string) string {
 }
 
 // fill replaces the arguments in a word, each by what put makes of it.
-func fill(word string, input string, args, names []string, put func(string) string) string {
-	base := firstNumber(word)
+func fill(word string, base int, input string, args, names []string, put func(string) string) string {
 	return argumentPattern.ReplaceAllStringFunc(word, func(whole string) string {
 		m := argumentPattern.FindStringSubmatch(whole)
-		index, ok := argumentOf(whole, m[1], m[2], m[3], names, base)
-		if !ok {
-			return whole
+		if index, ok := argumentOf(whole, m[1], m[2], m[3], names, base); ok {
+			if text, given := argumentText(index, input, args); given {
+				return put(text)
+			}
 		}
-		return put(argumentText(index, input, args))
+		return whole
 	})
 }
 
-// argumentText is the argument of that index; all of them if it is negative.
-func argumentText(index int, input string, args []string) string {
+// argumentText is the argument of that index, if it was given; all of them if the
+// index is negative.
+func argumentText(index int, input string, args []string) (string, bool) {
 	switch {
 	case index < 0:
-		return input
+		return input, true
 	case index < len(args):
-		return args[index]
+		return args[index], true
 	}
-	return ""
+	return "", false
 }
 
-// splitWords cuts a line into words as a shell does: quotes hold words together,
-// and a backslash the next character.
+// splitWords cuts a line into words as the CLI does (seen in 2.1.325): quotes hold
+// words together, and a backslash the next character. A quote that does not end
+// holds all that follows, as it is written.
 func splitWords(line string) []string {
 	var words []string
 	var word strings.Builder
 	var quote rune
 	open, escaped := false, false
-	for _, c := range line {
+	before, at := "", 0 // of the word before the last quote, and where that is
+	for i, c := range line {
 		switch {
 		case escaped:
 			word.WriteRune(c)
@@ -169,6 +174,7 @@ func splitWords(line string) []string {
 			quote = 0
 		case quote == 0 && (c == '"' || c == '\''):
 			quote, open = c, true
+			before, at = word.String(), i
 		case quote == 0 && (c == ' ' || c == '\t' || c == '\n' || c == '\r'):
 			if open {
 				words = append(words, word.String())
@@ -180,8 +186,8 @@ func splitWords(line string) []string {
 			open = true
 		}
 	}
-	if quote != 0 { // an apostrophe, not a quote
-		return strings.Fields(line)
+	if quote != 0 { // it does not end, and stands for itself
+		return append(words, before+line[at:])
 	}
 	if open {
 		words = append(words, word.String())

@@ -122,6 +122,7 @@ type rendering struct {
 	args  []string
 	root  *os.Root // of the folder; nil until it is needed
 	named []string // files that the text names
+	used  bool     // something of the input is in the text
 	room  int      // for what files hold
 }
 
@@ -148,7 +149,7 @@ func (r *rendering) body(ctx context.Context) (string, bool, error) {
 			text += "\n\n" + quoteFile(name, content)
 		}
 	}
-	return text, c.usesAll, nil
+	return text, c.usesInput || r.used, nil
 }
 
 // template renders the template.
@@ -194,11 +195,17 @@ func (r *rendering) funcs(ctx context.Context, c *compiled) template.FuncMap {
 func (r *rendering) mark(ctx context.Context, m mark) (string, error) {
 	switch m.kind {
 	case argument:
-		return argumentText(m.index, r.facts.Input, r.args), nil
+		text, given := argumentText(m.index, r.facts.Input, r.args)
+		if !given {
+			return m.written, nil
+		}
+		r.used = true
+		return text, nil
 	case folder:
 		return r.facts.SkillDir, nil
 	case file:
-		name := fill(m.word, r.facts.Input, r.args, r.d.Arguments, func(word string) string { return word })
+		name := fill(m.word, m.first, r.facts.Input, r.args, r.d.Arguments, func(word string) string { return word })
+		r.used = r.used || name != m.word
 		if r.holds(name) && len(r.named) < maxNamed {
 			r.named = append(r.named, filepath.ToSlash(filepath.Clean(name)))
 		}
@@ -211,12 +218,14 @@ func (r *rendering) mark(ctx context.Context, m mark) (string, error) {
 		return "", fmt.Errorf("the command %.100q is not allowed here", m.word)
 	}
 	cmd := ShellCommand{
-		Line: m.word, Filled: fill(m.word, r.facts.Input, r.args, r.d.Arguments, quoteWord),
-		Args: r.args, Env: []string{"ARGUMENTS=" + r.facts.Input},
+		Line: m.word, Filled: fill(m.word, m.first, r.facts.Input, r.args, r.d.Arguments, quoteWord),
+		Args: append([]string{"command"}[:m.first], r.args...), Env: []string{"ARGUMENTS=" + r.facts.Input},
 	}
+	r.used = r.used || cmd.Filled != cmd.Line
 	for i, name := range r.d.Arguments {
 		if !strings.Contains(name, "-") {
-			cmd.Env = append(cmd.Env, name+"="+argumentText(i, r.facts.Input, r.args))
+			text, _ := argumentText(i, r.facts.Input, r.args)
+			cmd.Env = append(cmd.Env, name+"="+text)
 		}
 	}
 	said, err := r.facts.Run(ctx, cmd)

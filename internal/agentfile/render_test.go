@@ -31,7 +31,7 @@ func TestRender(t *testing.T) {
 		if c.Line == "fail" {
 			return "", errors.New("exit status 1")
 		}
-		return fmt.Sprintf("<%s|%q|%q>\n", c.Line, c.Args, c.Env), nil
+		return fmt.Sprintf("<%s|%s|%q|%q>\n", c.Line, c.Filled, c.Args, c.Env), nil
 	}
 	facts := agentfile.Facts{
 		Input: `one "two words" three`, Dir: dir, FocusFile: "src/a.go", SkillDir: "/skills/f", Now: time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC),
@@ -51,8 +51,8 @@ func TestRender(t *testing.T) {
 			instructions: "Be kind. $1 {{ .Values }} @docs/x.md !`ls`", message: `one "two words" three`,
 		},
 		{
-			name: "a command is the message", kind: agentfile.Command, text: "Fix $1 by $2, all: $ARGUMENTS, $ARGUMENTS[2], none: <$9>, $100.",
-			message: `Fix one by two words, all: one "two words" three, three, none: <>, $100.`,
+			name: "a command is the message", kind: agentfile.Command, text: "Fix $1 by $2, all: $ARGUMENTS, $ARGUMENTS[2], none: <$9> $ARGUMENTS[7], $100.",
+			message: `Fix one by two words, all: one "two words" three, three, none: <$9> $ARGUMENTS[7], $100.`,
 		},
 		{
 			name: "numbers from zero", kind: agentfile.Command, text: "$0 and $1", message: "one and two words",
@@ -60,6 +60,10 @@ func TestRender(t *testing.T) {
 		{
 			name: "a command that does not say where has the input behind it", kind: agentfile.Command, text: "Do it.",
 			message: "Do it.\n\nARGUMENTS: one \"two words\" three",
+		},
+		{
+			name: "a sum is no argument", kind: agentfile.Command, text: "It costs $5.",
+			message: "It costs $5.\n\nARGUMENTS: one \"two words\" three",
 		},
 		{
 			name: "named arguments", kind: agentfile.Command, text: "---\narguments: [what, how]\n---\n$what by $how, not $else",
@@ -75,7 +79,11 @@ func TestRender(t *testing.T) {
 		},
 		{
 			name: "commands get the input beside their text", kind: agentfile.Command, text: "Say !`echo $1` now.",
-			message: "Say <echo $1|[\"one\" \"two words\" \"three\"]|[\"ARGUMENTS=one \\\"two words\\\" three\"]> now.\n\nARGUMENTS: one \"two words\" three",
+			message: "Say <echo $1|echo one|[\"command\" \"one\" \"two words\" \"three\"]|[\"ARGUMENTS=one \\\"two words\\\" three\"]> now.",
+		},
+		{
+			name: "commands count as the text does", kind: agentfile.Command, text: "$0: !`echo $1 $ARGUMENTS`",
+			message: "one: <echo $1 $ARGUMENTS|echo 'two words' 'one \"two words\" three'|[\"one\" \"two words\" \"three\"]|[\"ARGUMENTS=one \\\"two words\\\" three\"]>",
 		},
 		{
 			name: "a command that fails leaves the input", kind: agentfile.Command, text: "Say !`fail` now.",

@@ -38,9 +38,9 @@ var functions = []string{
 
 // compiled is a template that was found to be good.
 type compiled struct {
-	tree    *parse.Tree
-	marks   []mark // what Claude Code replaces in texts, by number
-	usesAll bool   // the input is part of it
+	tree      *parse.Tree
+	marks     []mark // what Claude Code replaces in texts, by number
+	usesInput bool   // the template names it
 }
 
 // templateError says what is wrong with a template, by a place in its text.
@@ -233,7 +233,7 @@ func (w *walker) variable(n parse.Node, path []string) error {
 		}
 		return wrong(n, "there is no .%s; there are: .%s", path[0], strings.Join(names, ", ."))
 	case path[0] == "Input":
-		w.c.usesAll = true
+		w.c.usesInput = true
 	case path[0] == "Inputs" && len(path) > 1:
 		var names []string
 		for _, in := range w.d.Inputs {
@@ -274,7 +274,6 @@ func (w *walker) text(n *parse.TextNode) ([]parse.Node, error) {
 		if m.from > from {
 			nodes = append(nodes, &parse.TextNode{NodeType: parse.NodeText, Pos: n.Pos, Text: []byte(text[from:m.from])})
 		}
-		w.c.usesAll = w.c.usesAll || m.kind == argument
 		nodes = append(nodes, action("nestor_mark "+strconv.Itoa(len(w.c.marks))))
 		w.c.marks = append(w.c.marks, m)
 		from = m.to

@@ -250,28 +250,29 @@ func meetRoles(own *permission.Policy, o api.TaskOptions, place permission.Place
 	if own == nil {
 		return nil, nil
 	}
-	if o.Tools != nil {
-		own.Tools = toolNames(o.Tools)
-		listed := permission.Grant{Mode: o.PermissionMode}
-		for _, text := range o.Tools {
-			rule, err := permission.ParseRule(text)
-			if err != nil {
-				return nil, err
-			}
-			listed.Allow = append(listed.Allow, rule)
-		}
-		own.Also = append(slices.Clip(own.Also), listed)
+	// What the agent brings is part of no role: nobody is asked about it.
+	var brought []permission.Rule
+	for _, name := range o.Agent.Servers {
+		brought = append(brought, permission.Rule{Tool: "mcp__" + name})
 	}
-	for _, name := range o.Agent.Servers { // of those that the list has, none is asked about
-		rule := permission.Rule{Tool: "mcp__" + name}
-		own.Allow = append(slices.Clip(own.Allow), rule)
-		if o.Tools != nil {
-			continue
-		}
-		for i := range own.Also {
-			own.Also[i].Allow = append(slices.Clip(own.Also[i].Allow), rule)
-		}
+	own.Allow = append(slices.Clip(own.Allow), brought...)
+	own.Also = slices.Clone(own.Also)
+	for i := range own.Also {
+		own.Also[i].Allow = append(slices.Clip(own.Also[i].Allow), brought...)
 	}
+	if o.Tools == nil {
+		return own, nil
+	}
+	own.Tools = toolNames(o.Tools)
+	listed := permission.Grant{Mode: o.PermissionMode}
+	for _, text := range o.Tools {
+		rule, err := permission.ParseRule(text)
+		if err != nil {
+			return nil, err
+		}
+		listed.Allow = append(listed.Allow, rule)
+	}
+	own.Also = append(own.Also, listed)
 	return own, nil
 }
 

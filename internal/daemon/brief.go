@@ -158,7 +158,7 @@ func shell(rights runner.Rights, dir string, o toolserver.Options) func(context.
 			return "", err
 		}
 		o.Env = append(slices.Clip(o.Env), c.Env...)
-		return toolserver.Run(ctx, append([]string{shellProgram, "-c", c.Line, shellProgram}, c.Args...), nil, maxShell, o)
+		return toolserver.Run(ctx, append([]string{shellProgram, "-c", c.Line}, c.Args...), nil, maxShell, o)
 	}
 }
 
