@@ -282,7 +282,7 @@ var architecture = rules{
 		},
 		"internal/cli": {
 			why:  "commands reach the parts through daemon and api; what comes back from another machine, they put into the folder themselves",
-			ours: []string{".", "agent/scripted", "api", "claude", "internal/agentfile", "internal/daemon", "internal/permission", "internal/sandbox", "internal/spawn", "internal/workspace", "internal/yamltree", "scriptmodel"},
+			ours: []string{".", "agent/scripted", "api", "claude", "internal/agentfile", "internal/daemon", "internal/graph", "internal/permission", "internal/sandbox", "internal/spawn", "internal/workspace", "internal/yamltree", "scriptmodel"},
 			outside: allow{
 				"github.com/modelcontextprotocol/go-sdk": "mcp is a server on stdin and stdout",
 				"os":                                     "",

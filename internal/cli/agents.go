@@ -13,11 +13,13 @@ import (
 )
 
 func newAgents() *cobra.Command {
-	return newGroup("agents", "See and check the agents of a project",
+	cmd := newGroup("agents", "See and check the agents of a project",
 		newAgentsList(),
 		newAgentsShow(),
 		newAgentsCheck(),
 	)
+	cmd.Example = "nestor agents list\nnestor agents show reviewer --input 'look at main.go'"
+	return cmd
 }
 
 // libraryOf returns the agents of a project and of the user.

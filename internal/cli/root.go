@@ -98,6 +98,7 @@ func newRoot() *cobra.Command {
 		newModel(),
 		newRuns(),
 		newAgents(),
+		newGraph(),
 		newInit(),
 		newWorkspaces(),
 		newCompletion(),

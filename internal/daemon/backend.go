@@ -57,7 +57,7 @@ func (b *backend) Submit(ctx context.Context, s api.Submission) (api.Run, error)
 		return api.Run{}, invalid(err)
 	}
 	if options.Graph != nil {
-		if err := b.worker.checkGraph(&s.Task, options); err != nil {
+		if err := b.worker.checkGraph(ctx, &s.Task, options); err != nil {
 			return api.Run{}, invalid(err)
 		}
 	}

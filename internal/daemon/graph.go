@@ -26,12 +26,12 @@ import (
 const graphDescendants = 1000
 
 // checkGraph tells why a graph cannot be run, before anything of it is.
-func (w *worker) checkGraph(t *nestor.Task, o api.TaskOptions) error {
+func (w *worker) checkGraph(ctx context.Context, t *nestor.Task, o api.TaskOptions) error {
 	if err := graph.Complete(o.Graph); err != nil {
 		return err
 	}
 	var errs []error
-	for _, p := range graph.Check(*o.Graph, func(agent string) error { return w.knows(nestor.Task{Agent: agent}) }) {
+	for _, p := range graph.Check(*o.Graph, func(agent string) error { return w.define(ctx, &nestor.Task{Agent: agent}) }) {
 		if !p.Warning {
 			errs = append(errs, errors.New(p.String()))
 		}
@@ -45,7 +45,11 @@ func (w *worker) checkGraph(t *nestor.Task, o api.TaskOptions) error {
 // executeGraph has the tasks of a graph run, as runs below that of x.
 func (w *worker) executeGraph(ctx context.Context, x *engine.Execution, h *host, o api.TaskOptions) nestor.Result {
 	g := &graphHost{w: w, x: x, h: h}
-	if err := g.say(ctx, &nestor.AgentStart{Agent: "graph", AgentType: "graph"}); err != nil {
+	told, err := json.Marshal(map[string]any{"graph": o.Graph}) // for who runs it again
+	if err == nil {
+		err = g.say(ctx, &nestor.ChatStart{Message: x.Run().Task.Input}, &nestor.AgentStart{Agent: "graph", AgentType: "graph"}, &nestor.ProviderMessage{Raw: told})
+	}
+	if err != nil {
 		return failed(err)
 	}
 	outcomes, err := graph.Run(ctx, *o.Graph, graph.Options{Parallel: x.Run().Task.Limits.Children, Fresh: o.Fresh}, g)
@@ -157,10 +161,12 @@ func (g *graphHost) Say(ctx context.Context, what string) error {
 	return g.say(ctx, &nestor.ExecutionProgress{ExecutionID: string(g.x.Run().ID), Agent: "graph", Activity: what})
 }
 
-func (g *graphHost) say(ctx context.Context, e nestor.Event) error {
+func (g *graphHost) say(ctx context.Context, events ...nestor.Event) error {
 	run := g.x.Run()
-	*e.Head() = nestor.Header{Time: time.Now().UTC(), Run: run.ID, Root: run.Root, Depth: run.Depth()}
-	return g.h.Append(ctx, e)
+	for _, e := range events {
+		*e.Head() = nestor.Header{Time: time.Now().UTC(), Run: run.ID, Root: run.Root, Depth: run.Depth()}
+	}
+	return g.h.Append(ctx, events...)
 }
 
 // How much of the project a task may depend on.

@@ -84,7 +84,10 @@ func Parse(name string, data []byte, read func(name string) ([]byte, error)) (ne
 	if err != nil {
 		return g, err
 	}
-	return g, Complete(&g)
+	if err := Complete(&g); err != nil {
+		return g, fmt.Errorf("%s: %w", name, err)
+	}
+	return g, nil
 }
 
 // reserved are names that references have for other things.

@@ -379,8 +379,8 @@ func Result(g nestor.Graph, outcomes map[string]Outcome) nestor.Result {
 		text = err.Error()
 	}
 	result.Output = text
-	if data, err := json.Marshal(value); err == nil {
-		result.Structured = data
+	if _, words := value.(string); !words && err == nil {
+		result.Structured = json.RawMessage(text)
 	}
 	return result
 }
