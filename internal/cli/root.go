@@ -97,6 +97,7 @@ func newRoot() *cobra.Command {
 		newConfig(),
 		newModel(),
 		newRuns(),
+		newAsks(),
 		newCompletion(),
 	)
 	root.Example = "nestor run \"say hello\"\nnestor doctor\nnestor model serve --script hello.yaml"

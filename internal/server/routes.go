@@ -32,6 +32,8 @@ func (s *Server) handler(g *gate) http.Handler {
 		{http.MethodGet, "/v1/runs/{id}/changes", h.changes},
 		{http.MethodPost, "/v1/runs/{id}/cancel", h.cancel},
 		{http.MethodPost, "/v1/runs/{id}/messages", h.send},
+		{http.MethodPost, "/v1/runs/{id}/asks/{ask}", h.answer},
+		{http.MethodGet, "/v1/asks", h.asks},
 		{http.MethodGet, "/v1/search", h.search},
 		{http.MethodPost, "/v1/backup", h.backup},
 		{http.MethodGet, "/v1/info", h.info},

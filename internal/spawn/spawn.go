@@ -94,7 +94,7 @@ func (r *Run) ID() nestor.ID { return r.id }
 // again names the nth time that the attempt asks for something. Another attempt,
 // which does it all again, finds by the same name what was there.
 func (r *Run) again(what ...any) (string, error) {
-	data, err := json.Marshal(what)
+	data, err := json.Marshal([]any{r.id, what})
 	if err != nil {
 		return "", err
 	}
