@@ -87,6 +87,9 @@ func (p *policy) Rights(run runner.Run, dir string) (runner.Rights, error) {
 		if profile, err = p.profile(level, dir, temp); err != nil {
 			return r, err
 		}
+		if run.Folder != "" {
+			profile.Read = append(profile.Read, run.Folder)
+		}
 		if role != nil {
 			confine(&profile, role, run.Task.Provider)
 		}

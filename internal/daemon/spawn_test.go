@@ -1,6 +1,8 @@
 package daemon_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -263,5 +265,47 @@ turns:
 	tree, err := client.Tree(t.Context(), id)
 	if err != nil || len(tree) != 3 || tree[1].ID != first {
 		t.Errorf("the tree is %+v, %v", tree, err)
+	}
+}
+
+// What stands in the folder of a session is what came of its runs, also when the
+// daemon is gone in between.
+func TestSessionFolderFollowsTheRuns(t *testing.T) {
+	s := settings{Dir: place(t), Provider: "scripted", Slots: 1, Script: `
+turns:
+  - when: "^long$"
+    say: [{text: "LONG"}]
+  - when: "interrupted"
+    say: [{call: {name: mcp__nestor__spawn, input: {task: long}}}, {text: "${result}"}]
+  - say: [{call: {name: mcp__nestor__spawn, input: {task: long}}}, {text: wait, after: 1h}]
+`}
+	long := strings.Repeat("a line that is one of many\\n", 4000)
+	s.Script = strings.Replace(s.Script, "LONG", long, 1)
+	client, end := serving(t, s)
+	id := submit(t, client, nestor.Task{Input: "Do it all"})
+	child := until(t, client, id, func(r api.Run) bool { return len(r.Children) == 1 }).Children[0]
+	if _, err := client.Wait(t.Context(), child); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	client, _ = serving(t, s)
+	got := done(t, client, id)
+	if len(got) > 40<<10 || !strings.Contains(got, `"truncated":true`) || !strings.Contains(got, "[cut here: the whole is in ") {
+		t.Errorf("what goes up has %d bytes: …%s", len(got), got[max(0, len(got)-400):])
+	}
+	var signal []string
+	until(t, client, id, func(api.Run) bool {
+		signal, _ = filepath.Glob(filepath.Join(s.Dir, ".nestor", "sessions", "*-do-it-all-*", "signals", string(id)+".done"))
+		return len(signal) == 1
+	})
+	dir := filepath.Dir(filepath.Dir(signal[0]))
+	whole, err := os.ReadFile(filepath.Join(dir, "results", string(child)+".txt"))
+	if err != nil || len(whole) != 108000 {
+		t.Errorf("the whole has %d bytes, %v", len(whole), err)
+	}
+	for _, name := range []string{"signals/" + string(child) + ".done", "results/" + string(id) + ".json", ".agents/" + string(child) + ".json"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -64,6 +64,7 @@ type worker struct {
 	opts      Worker
 	engine    *engine.Engine // set before runs are executed
 	tokens    spawn.Tokens
+	folders   *spawn.Folders // of sessions; set with engine, nil in a worker elsewhere
 	notes     *slog.Logger
 
 	mu    sync.Mutex                // guards what follows
@@ -187,6 +188,7 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 	result := w.runner.Execute(ctx, r, h)
 	flushing, stop := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer stop()
+	w.keep(flushing, run, &result)
 	if err := h.tell(flushing, result); err != nil && ctx.Err() == nil {
 		return failed(fmt.Errorf("writing the log of the run: %w", err))
 	}
