@@ -33,7 +33,7 @@ type runOptions struct {
 // its help.
 var runKeys = []string{
 	"provider", "model", "tools", "permission_mode", "limits.max_turns", "limits.max_depth", "limits.max_budget_usd", "limits.timeout",
-	"limits.silence", "limits.limit_wait", "role", "sandbox",
+	"limits.silence", "limits.limit_wait", "role", "sandbox", "delegation",
 }
 
 func newRun() *cobra.Command {
