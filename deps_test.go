@@ -195,6 +195,7 @@ var architecture = rules{
 			why:  "what an agent can do with others; who executes it, and on what, is behind its interfaces",
 			ours: []string{".", "api", "internal/plan"},
 			outside: allow{
+				"os":                                     "the folders of sessions",
 				"net/http":                               "the statuses of problems",
 				"github.com/modelcontextprotocol/go-sdk": "the tools that agents have",
 			},

@@ -240,6 +240,15 @@ rules:
 			story: opening + "agent_complete tool_start agent_complete tool_complete agent_complete" + closing,
 		},
 		{
+			name: "subagents of the CLI are taken away", only: "sdk", script: `
+rules:
+  - turns:
+      - {text: I delegate., tools: [{name: Agent, input: {description: look, prompt: look closely, subagent_type: general-purpose}}]}
+      - text: "it said: {{.ToolResult}}"`,
+			status: nestor.Success, output: "No such tool available: Agent",
+			story: opening + "agent_complete tool_start tool_complete agent_complete" + closing,
+		},
+		{
 			// Our own loop has no such tool: it says so to the model. Runs below a run are
 			// what is there for it.
 			name: "subagents", only: "api", script: `

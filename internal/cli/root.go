@@ -101,6 +101,7 @@ func newRoot() *cobra.Command {
 		newGraph(),
 		newInit(),
 		newWorkspaces(),
+		newAsks(),
 		newCompletion(),
 	)
 	root.Example = "nestor run \"say hello\"\nnestor doctor\nnestor model serve --script hello.yaml"

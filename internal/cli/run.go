@@ -141,6 +141,9 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 	}
 	d.Lone = true
 	f := &following{opts: opts, daemon: d, task: task, prompt: prompt, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr()}
+	if terminalOf(cmd.InOrStdin()) != nil {
+		f.stdin = cmd.InOrStdin()
+	}
 	if err := f.run(cmd.Context()); err != nil {
 		if _, coded := errors.AsType[*codedError](err); coded {
 			return err

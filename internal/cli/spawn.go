@@ -162,6 +162,9 @@ func (opts spawnOptions) spawn(cmd *cobra.Command) (api.Spawn, error) {
 	if err != nil {
 		return api.Spawn{}, err
 	}
+	if changed["delegation"] != "" {
+		return api.Spawn{}, misuse(cmd, "--delegation: inside of an agent it is that of the agent")
+	}
 	l := &configLoader{config: &config{Models: map[string]string{}, origins: map[string]string{}}}
 	l.flags(changed, here)
 	if l.errs != nil {

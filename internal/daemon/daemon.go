@@ -21,6 +21,7 @@ import (
 	"github.com/dfaf701a/nestor/internal/eventlog"
 	"github.com/dfaf701a/nestor/internal/history"
 	"github.com/dfaf701a/nestor/internal/server"
+	"github.com/dfaf701a/nestor/internal/spawn"
 )
 
 // Options are those of a Daemon. Dir is required.
@@ -131,6 +132,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	back := &backend{opts: d.opts, broker: b, log: log, engine: e, history: h, worker: w, agents: d.agents(log), began: time.Now()}
 	w.define = back.agents.define
 	w.spaces.follow = back.critic
+	w.folders = spawn.NewFolders(filepath.Join(home, "sessions"), back.topic)
 
 	// What is asked for ends first, then what works, then what it is written down
 	// with.
@@ -143,6 +145,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	g.Go(func() error { return ended(core, e.Run(core)) })
 	g.Go(func() error { return ended(core, h.Project(core, log)) })
 	g.Go(func() error { return ended(core, d.archive(core, back)) })
+	g.Go(func() error { return back.sessions(core) })
 	g.Go(func() error { return watch(core, b) })
 	g.Go(func() error { return ended(core, w.spaces.collect(core)) })
 	g.Go(func() error {

@@ -102,6 +102,9 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 			return r, err
 		}
 		grant(&profile, place, role)
+		if run.Folder != "" {
+			profile.Read = append(profile.Read, run.Folder)
+		}
 		if role != nil {
 			confine(&profile, role, run.Task.Provider)
 		}

@@ -68,11 +68,30 @@ func (w *worker) enter(x *engine.Execution, h *host, r *runner.Run) error {
 	if cmp.Or(options.Delegation, w.opts.Delegation, api.DelegationPool) == api.DelegationPool {
 		r.Denied = []string{"Task", "Agent"} // the tool has either name, by the version
 	}
+	if w.folders != nil {
+		if r.Folder, err = w.folders.Session(context.Background(), run.Root); err != nil {
+			return err
+		}
+		r.Env = append(r.Env, "NESTOR_SESSION_DIR="+r.Folder)
+	}
 	r.Env = append(r.Env, "TRACEPARENT="+api.TraceOf(options.Trace, run.Root, run.ID).String())
 	if w.socket != "" {
 		r.Env = append(r.Env, api.TokenVariable+"="+m.token)
 	}
 	return nil
+}
+
+// keep keeps the whole of an output that is longer than what goes up.
+func (w *worker) keep(ctx context.Context, run plan.Run, result *nestor.Result) {
+	if w.folders == nil || len(result.Output) <= cmp.Or(w.opts.MaxResult, spawn.MaxResult) {
+		return
+	}
+	file, err := w.folders.Output(ctx, run.Root, run.ID, result.Output)
+	if err != nil {
+		w.notes.Warn("the whole output of a run is not kept", "run", run.ID, "error", err)
+		return
+	}
+	result.File = file
 }
 
 // leave takes back what an attempt was given.

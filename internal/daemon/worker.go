@@ -71,9 +71,10 @@ type worker struct {
 	engine    *engine.Engine // set before runs are executed
 	// define makes of a task that names an agent one that says what its definition
 	// does; nil where definitions are not known. It is set before runs are executed.
-	define func(context.Context, *nestor.Task) error
-	tokens spawn.Tokens
-	notes  *slog.Logger
+	define  func(context.Context, *nestor.Task) error
+	tokens  spawn.Tokens
+	folders *spawn.Folders // of sessions; set with engine, nil in a worker elsewhere
+	notes   *slog.Logger
 
 	mu    sync.Mutex                // guards what follows
 	holds map[string]nestor.Failure // by provider: until when its usage limit is met
@@ -206,6 +207,7 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 	w.explain(ctx, run, &result)
 	flushing, stop := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer stop()
+	w.keep(flushing, run, &result)
 	if err := h.tell(flushing, result); err != nil && ctx.Err() == nil {
 		return failed(fmt.Errorf("writing the log of the run: %w", err))
 	}

@@ -31,6 +31,7 @@ type Run struct {
 	Interrupted bool
 	Env         []string // K=V, for what the agent starts
 
+	Folder   string                     // that it may read besides its own; empty means none
 	Servers  map[string]agent.MCPServer // whose tools it has besides its own, by name
 	Approved []string                   // tools that need no question, whatever its rights say of others
 	Denied   []string                   // tools that do not exist for it, likewise

@@ -51,6 +51,14 @@ func (d *daemon) begin(format string, args ...any) error {
 	return d.fail
 }
 
+func (d *daemon) Asks(context.Context) ([]api.OpenAsk, error) {
+	return []api.OpenAsk{{ID: "q1", Question: "which?"}}, d.begin("asks")
+}
+
+func (d *daemon) Answer(_ context.Context, id nestor.ID, ask string, a api.Answer) error {
+	return d.begin("answer %s %s %+v", id, ask, a)
+}
+
 func (d *daemon) tell() {
 	if d.inside != nil {
 		d.inside <- struct{}{}

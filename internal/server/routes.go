@@ -37,6 +37,8 @@ func (s *Server) handler(g *gate) http.Handler {
 		{http.MethodPost, "/v1/workspaces/collect", h.collectWorkspaces},
 		{http.MethodPost, "/v1/workspaces/{id}/end", h.endWorkspace},
 		{http.MethodPost, "/v1/workspaces/{id}/approve", h.approveWorkspace},
+		{http.MethodPost, "/v1/runs/{id}/asks/{ask}", h.answer},
+		{http.MethodGet, "/v1/asks", h.asks},
 		{http.MethodGet, "/v1/search", h.search},
 		{http.MethodPost, "/v1/backup", h.backup},
 		{http.MethodGet, "/v1/info", h.info},

@@ -34,6 +34,9 @@ type Backend interface {
 	Search(context.Context, string, api.Query) ([]api.Hit, error)
 	Cancel(context.Context, nestor.ID, api.Cancellation) error
 	Send(context.Context, nestor.ID, api.Message) error
+	// Asks returns the questions that are open, and Answer answers one.
+	Asks(context.Context) ([]api.OpenAsk, error)
+	Answer(ctx context.Context, run nestor.ID, ask string, a api.Answer) error
 	Backup(ctx context.Context, path string) error
 	// Changes returns the archive of the files that a run changed elsewhere.
 	Changes(context.Context, nestor.ID) ([]byte, error)

@@ -106,6 +106,7 @@ func (r *Run) Ask(ctx context.Context, q api.Question) (api.Reply, error) {
 	if err != nil {
 		return api.Reply{}, err
 	}
+	name = name[16:] // people type it
 	mine, err := r.engine.Get(ctx, r.id)
 	if err != nil {
 		return api.Reply{}, err

@@ -48,7 +48,7 @@ func Bound(text string, max int, where string) (string, bool) {
 	if len(text) <= max {
 		return text, false
 	}
-	note := fmt.Sprintf("\n[cut here, of %d bytes: %s]", len(text), where)
+	note := "\n[cut here: " + where + "]"
 	end := max - len(note)
 	if end <= 0 {
 		return clip(text, max), true

@@ -61,9 +61,12 @@ type Engine interface {
 type Options struct {
 	// Task makes the task of a child that a run asks for, or says why it may not.
 	Task func(ctx context.Context, parent plan.Run, s api.Spawn) (nestor.Task, error)
-	// MaxResult is how many bytes of a result go up; zero means 32 KiB.
+	// MaxResult is how many bytes of a result go up; zero means the constant.
 	MaxResult int
 }
+
+// MaxResult is how many bytes of a result go up, if nothing else is said.
+const MaxResult = 32 << 10
 
 // Run is what an attempt of a run can do with others. Its methods may be called
 // from any goroutine.
@@ -83,7 +86,7 @@ var _ Verbs = (*Run)(nil)
 // New returns what the attempt of a run can do.
 func New(id nestor.ID, a Attempt, e Engine, o Options) *Run {
 	if o.MaxResult == 0 {
-		o.MaxResult = 32 << 10
+		o.MaxResult = MaxResult
 	}
 	return &Run{id: id, attempt: a, engine: e, opts: o, asked: map[string]int{}}
 }
@@ -94,7 +97,7 @@ func (r *Run) ID() nestor.ID { return r.id }
 // again names the nth time that the attempt asks for something. Another attempt,
 // which does it all again, finds by the same name what was there.
 func (r *Run) again(what ...any) (string, error) {
-	data, err := json.Marshal(what)
+	data, err := json.Marshal([]any{r.id, what})
 	if err != nil {
 		return "", err
 	}
