@@ -32,11 +32,13 @@ type agents struct {
 	library *agentfile.Library
 	log     *eventlog.Log
 	models  map[string]string // by tier
+	tools   []string          // that the config leaves to tasks which do not say; nil means all
+	mode    string            // likewise
 }
 
 func (d *Daemon) agents(log *eventlog.Log) *agents {
 	return &agents{
-		opts: d.opts.Agents, log: log, models: d.opts.Worker.Models,
+		opts: d.opts.Agents, log: log, models: d.opts.Worker.Models, tools: d.opts.Worker.Tools, mode: d.opts.Worker.Mode,
 		library: agentfile.NewLibrary(agentfile.Options{Project: d.opts.Dir, User: d.opts.Agents.User}),
 	}
 }
@@ -127,12 +129,18 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 		defined.Depth = d.MaxDepth
 	}
 	t.Limits = settleLimits(t.Limits, defined, yields)
+	if o.PermissionMode == "" {
+		o.PermissionMode = a.mode
+	}
 	switch {
 	case d.PermissionMode == "":
 	case o.PermissionMode == "" || yields("permission_mode"):
 		o.PermissionMode = d.PermissionMode
 	default:
 		o.PermissionMode = stricter(o.PermissionMode, d.PermissionMode)
+	}
+	if o.Tools == nil {
+		o.Tools = a.tools
 	}
 	o.Tools = meetTools(o.Tools, d.Tools)
 	var err error
