@@ -68,6 +68,9 @@ func (a *agents) define(ctx context.Context, t *nestor.Task) error {
 		if err := a.allowed(d); err != nil {
 			return err
 		}
+		if strings.TrimSpace(t.Input) == "" && d.Kind != agentfile.Command && d.Template == "" {
+			return fmt.Errorf("agent %s needs a prompt: say what it is to do", t.Agent)
+		}
 		if err := a.settle(d, t, &o); err != nil {
 			return err
 		}
@@ -148,7 +151,7 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 		return err
 	}
 	o.Agent = &api.AgentOptions{
-		Hash: d.Hash, Role: d.Role, Denied: d.DisallowedTools, Delegates: d.Delegates, Delegation: string(d.Delegation),
+		Hash: d.Hash, Role: d.Role, Delegates: d.Delegates, Delegation: string(d.Delegation),
 	}
 	if len(d.CustomTools) > 0 {
 		o.Agent.Servers = append(o.Agent.Servers, agentfile.CustomServer)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,9 +53,9 @@ const files = 1000
 
 // text is a file of an ordinary size.
 func text(i int) string {
-	body := ""
+	var body strings.Builder
 	for line := range 40 {
-		body += fmt.Sprintf("%d. Look at what is there before you change it, and say what you found.\n", line)
+		fmt.Fprintf(&body, "%d. Look at what is there before you change it, and say what you found.\n", line)
 	}
 	return fmt.Sprintf(`---
 name: agent-%d
@@ -67,7 +68,7 @@ template: |
   {{.Input}} at level {{.Inputs.level}} in {{.ContextFolder}}{{if .FocusFile}}, about {{.FocusFile}}{{end}}.
 limits: {max_turns: 20}
 ---
-%s`, i, i, body)
+%s`, i, i, body.String())
 }
 
 func write(dir string, n int) error {
