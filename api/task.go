@@ -62,7 +62,6 @@ type AgentOptions struct {
 	Definition string   `json:"definition"`           // a reference to it, as it was when the task was submitted
 	Hash       string   `json:"hash"`                 // of its source
 	Role       string   `json:"role,omitempty"`       // that bounds the run besides its own; empty means none
-	Denied     []string `json:"denied,omitempty"`     // rules about tools that it does not have
 	Servers    []string `json:"servers,omitempty"`    // names of the MCP servers that it brings
 	Delegates  []string `json:"delegates,omitzero"`   // agents that it may start; nil means any
 	Delegation string   `json:"delegation,omitempty"` // pool or cli; empty means pool

@@ -13,13 +13,13 @@ import (
 )
 
 func newAgents() *cobra.Command {
-	cmd := newGroup("agents", "See and check the agents of a project",
+	group := newGroup("agents", "See and check the agents of a project",
 		newAgentsList(),
 		newAgentsShow(),
 		newAgentsCheck(),
 	)
-	cmd.Example = "nestor agents list\nnestor agents show reviewer --input 'look at main.go'"
-	return cmd
+	group.Example = "nestor agents list\nnestor agents show reviewer --input \"the last commit\"\nnestor agents check"
+	return group
 }
 
 // libraryOf returns the agents of a project and of the user.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/sandbox"
 )
 
 // metadataOf returns an entry of the metadata of a run's result.
@@ -42,9 +43,16 @@ rules:
       - {text: I count., tools: [{name: mcp__custom__count, input: {text: "to be; exit 9 or not"}}]}
       - text: "It said {{.ToolResult}}"`
 	for _, provider := range realProviders {
-		for _, role := range []string{"", "critic"} {
+		for _, role := range []string{"", "critic", "sandbox"} {
 			t.Run(strings.TrimSpace(provider+" "+role), func(t *testing.T) {
 				t.Parallel()
+				args := []string{"--agent", "counting", "go"}
+				if role == "sandbox" {
+					if _, err := sandbox.Wrap(sandbox.Profile{Level: sandbox.Files}); err != nil {
+						t.Skipf("no sandbox here: %v", err)
+					}
+					role, args = "", append([]string{"--sandbox", "files"}, args...)
+				}
 				p := newRealProject(t, provider, script, "")
 				said := ""
 				if role != "" {
@@ -52,7 +60,7 @@ rules:
 				}
 				writeNew(t, filepath.Join(p.dir, ".claude", "skills", "counting", "SKILL.md"), strings.Replace(countingSkill, "%", said, 1))
 				writeNew(t, filepath.Join(p.dir, ".claude", "skills", "counting", "count.sh"), "set -f\nset -- $1\necho \"<$# in $AGENT_NAME>\"\n")
-				e := p.run(t, "--agent", "counting", "go")
+				e := p.run(t, args...)
 				if e.code != 0 || e.run.State != nestor.Success || !strings.Contains(e.run.Result.Output, "It said <6 in counting>") {
 					t.Errorf("it is %s, %v: %q; %s", e.run.State, e.run.Error, e.run.Result.Output, e.stderr)
 				}

@@ -193,8 +193,8 @@ func promptOf(cmd *cobra.Command, args []string, opts runOptions) (string, error
 		text = args[0]
 	case opts.input != "" && opts.input != "-":
 		text, err = readText(opts.input)
-	case opts.resume != "" && opts.input == "" && len(args) == 0:
-		return "", nil
+	case (opts.resume != "" || opts.agent != "" && terminalOf(cmd.InOrStdin()) != nil) && opts.input == "" && len(args) == 0:
+		return "", nil // it is followed; or the agent, which may be a command, needs no prompt
 	case opts.input == "" && len(args) == 0 && terminalOf(cmd.InOrStdin()) != nil:
 		return "", misuse(cmd, "no prompt")
 	default:
@@ -203,7 +203,7 @@ func promptOf(cmd *cobra.Command, args []string, opts runOptions) (string, error
 	if err != nil {
 		return "", fmt.Errorf("run: %w", err)
 	}
-	if strings.TrimSpace(text) == "" {
+	if strings.TrimSpace(text) == "" && opts.agent == "" {
 		return "", misuse(cmd, "the prompt is empty")
 	}
 	if opts.focus != "" {

@@ -32,11 +32,13 @@ type agents struct {
 	library *agentfile.Library
 	log     *eventlog.Log
 	models  map[string]string // by tier
+	tools   []string          // that the config leaves to tasks which do not say; nil means all
+	mode    string            // likewise
 }
 
 func (d *Daemon) agents(log *eventlog.Log) *agents {
 	return &agents{
-		opts: d.opts.Agents, log: log, models: d.opts.Worker.Models,
+		opts: d.opts.Agents, log: log, models: d.opts.Worker.Models, tools: d.opts.Worker.Tools, mode: d.opts.Worker.Mode,
 		library: agentfile.NewLibrary(agentfile.Options{Project: d.opts.Dir, User: d.opts.Agents.User}),
 	}
 }
@@ -65,6 +67,9 @@ func (a *agents) define(ctx context.Context, t *nestor.Task) error {
 		}
 		if err := a.allowed(d); err != nil {
 			return err
+		}
+		if strings.TrimSpace(t.Input) == "" && d.Kind != agentfile.Command && d.Template == "" {
+			return fmt.Errorf("agent %s needs a prompt: say what it is to do", t.Agent)
 		}
 		if err := a.settle(d, t, &o); err != nil {
 			return err
@@ -127,6 +132,9 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 		defined.Depth = d.MaxDepth
 	}
 	t.Limits = settleLimits(t.Limits, defined, yields)
+	if o.PermissionMode == "" {
+		o.PermissionMode = a.mode
+	}
 	switch {
 	case d.PermissionMode == "":
 	case o.PermissionMode == "" || yields("permission_mode"):
@@ -134,13 +142,16 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 	default:
 		o.PermissionMode = stricter(o.PermissionMode, d.PermissionMode)
 	}
+	if o.Tools == nil {
+		o.Tools = a.tools
+	}
 	o.Tools = meetTools(o.Tools, d.Tools)
 	var err error
 	if o.Inputs, err = d.CheckInputs(o.Inputs); err != nil {
 		return err
 	}
 	o.Agent = &api.AgentOptions{
-		Hash: d.Hash, Role: d.Role, Denied: d.DisallowedTools, Delegates: d.Delegates, Delegation: string(d.Delegation),
+		Hash: d.Hash, Role: d.Role, Delegates: d.Delegates, Delegation: string(d.Delegation),
 	}
 	if len(d.CustomTools) > 0 {
 		o.Agent.Servers = append(o.Agent.Servers, agentfile.CustomServer)

@@ -54,17 +54,17 @@ turns:
 	client, _ = serving(t, s)
 	before := wait(t, client, held)
 	for run, want := range map[*api.Run]string{&before: "hold, first: x", &after: "second one: x"} {
-		said := ""
+		var said strings.Builder
 		for e, err := range client.Events(t.Context(), run.ID, api.EventsQuery{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			if start, ok := e.(*nestor.ChatStart); ok {
-				said += start.Message + "\n"
+				said.WriteString(start.Message + "\n")
 			}
 		}
-		if run.State != nestor.Success || strings.Count(said, want) == 0 {
-			t.Errorf("it is %s, %v, and was told %q, want %q", run.State, run.Error, said, want)
+		if run.State != nestor.Success || !strings.Contains(said.String(), want) {
+			t.Errorf("it is %s, %v, and was told %q, want %q", run.State, run.Error, said.String(), want)
 		}
 	}
 	if hashOf(t, before) == hashOf(t, after) {

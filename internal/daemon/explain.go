@@ -29,7 +29,7 @@ func (o Options) Explain(d agentfile.Definition, t nestor.Task) (Explanation, er
 	if err != nil {
 		return Explanation{}, err
 	}
-	a := &agents{opts: o.Agents, models: o.Worker.Models}
+	a := &agents{opts: o.Agents, models: o.Worker.Models, tools: o.Worker.Tools, mode: o.Worker.Mode}
 	e := Explanation{Task: t, Refused: a.allowed(d)}
 	if err := a.settle(d, &e.Task, &options); err != nil {
 		return e, err

@@ -97,6 +97,16 @@ func TestToolsOnlyNarrow(t *testing.T) {
 	}
 }
 
+// What the config leaves to tasks that do not say bounds a definition too.
+func TestConfigBoundsDefinitions(t *testing.T) {
+	a := &agents{tools: []string{"Read", "Bash"}, mode: "plan"}
+	o := api.TaskOptions{}
+	err := a.settle(agentfile.Definition{Tools: []string{"Bash(git *)", "Write"}, PermissionMode: "acceptEdits"}, &nestor.Task{}, &o)
+	if err != nil || !slices.Equal(o.Tools, []string{"Bash(git *)"}) || o.PermissionMode != "plan" {
+		t.Errorf("got %+v, %v", o, err)
+	}
+}
+
 // A definition's role and tools take from what a run may do, and add nothing but
 // the tools that it brings.
 func TestRolesOnlyNarrow(t *testing.T) {
