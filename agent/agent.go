@@ -73,6 +73,7 @@ type Config struct {
 	Schema         json.RawMessage      // the result follows this JSON Schema; nil means free text
 	Limits         Limits
 	Env            []string // K=V, for what the agent starts
+	BaseEnv        []string // what Env is added to; nil means the environment of this process
 
 	// CanUseTool decides about the tool calls that neither AllowedTools nor
 	// PermissionMode decide; nil denies them. Hooks are asked before it, about

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,14 +27,16 @@ import (
 // config, names, in a sandbox of the level that it names. Whatever the level, all
 // that a run starts ends with it, and with this process.
 type policy struct {
-	tools []string
-	mode  string
-	role  string // empty means none
-	roles permission.Table
-	level sandbox.Level
-	cli   claudecode.Options
-	home  string // of the worker's files, which no run may see
-	log   *slog.Logger
+	tools    []string
+	mode     string
+	role     string // empty means none
+	roles    permission.Table
+	provider string   // of tasks that name none
+	pass     []string // variables that runs get besides
+	level    sandbox.Level
+	cli      claudecode.Options
+	home     string // of the worker's files, which no run may see
+	log      *slog.Logger
 }
 
 // newPolicy returns the policy of a worker that keeps its files in home.
@@ -42,7 +45,7 @@ func newPolicy(o Worker, home string) (*policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &policy{roles: roles, tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
+	p := &policy{roles: roles, provider: o.Provider, pass: o.Pass, tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
 	if o.Sandbox != "" {
 		if p.level, err = sandbox.ParseLevel(o.Sandbox); err != nil {
 			return nil, err
@@ -62,6 +65,7 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 		return runner.Rights{}, err
 	}
 	r := runner.Rights{Tools: p.tools, Mode: p.mode}
+	provider := cmp.Or(run.Task.Provider, p.provider)
 	if o.Tools != nil {
 		r.Tools = o.Tools
 	}
@@ -73,6 +77,7 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 	if err != nil {
 		return r, err
 	}
+	r.BaseEnv = granted(os.Environ(), grants(role, provider, p.pass))
 	if role == nil && len(place.Write) > 0 {
 		r.Ask.CanUseTool = allowFiles(place.Write)
 	}
@@ -99,7 +104,7 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 		}
 		grant(&profile, place, role)
 		if role != nil {
-			confine(&profile, role, run.Task.Provider)
+			confine(&profile, role, provider)
 		}
 		r.Env = []string{"TMPDIR=" + temp}
 	}

@@ -40,6 +40,7 @@ type Worker struct {
 	Settings []string                       // sources of the provider's settings: user, project, local; nil means none
 
 	Workspace Workspaces // what runs work in
+	Pass      []string   // variables of this process that runs get besides those that all do; a * at the end stands for anything
 
 	SDK    claudecode.Options
 	API    anthropic.Options // its Records and Spool are set here

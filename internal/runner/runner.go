@@ -74,6 +74,9 @@ type Rights struct {
 	// others. What it decides is on record.
 	Decide func(tool string, input json.RawMessage) Verdict
 	Env    []string // K=V, for what the agent starts
+	// BaseEnv is what Env, that of the run and that of its place are added to; nil
+	// means the environment of this process.
+	BaseEnv []string
 	// Wrap returns the command line that is started instead of argv, for every
 	// process of the run; nil means argv.
 	Wrap func(argv []string) []string
@@ -313,7 +316,7 @@ func (r *Runner) config(run Run, provider string, place Place, alive func(), tal
 		}
 		c.AllowedTools, c.PermissionMode = rights.Tools, rights.Mode
 		c.CanUseTool, c.Hooks, c.Wrap = rights.Ask.CanUseTool, rights.Ask.Hooks, rights.Wrap
-		c.Env = append(slices.Clip(c.Env), rights.Env...)
+		c.Env, c.BaseEnv = append(slices.Clip(c.Env), rights.Env...), rights.BaseEnv
 		if rights.Decide != nil {
 			c.Hooks.PreToolUse = append([]claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{talk.gate(rights.Decide)}, c.Hooks.PreToolUse...)
 		}

@@ -21,10 +21,12 @@ type Options struct {
 	Dirs  []string // more folders that it may read and write
 	Files []string // files elsewhere that it may read and write, which need not exist; their folders do
 
-	// Env is added to the environment of commands, as K=V. They inherit that of
-	// this process, except for what belongs to this process alone: variables
-	// whose names begin with ANTHROPIC_, CLAUDE or NESTOR_, and AI_AGENT.
-	Env []string
+	// Env is added to the environment of commands, as K=V. They inherit BaseEnv, or
+	// if that is nil the environment of this process, except for what belongs to
+	// this process alone: variables whose names begin with ANTHROPIC_, CLAUDE or
+	// NESTOR_, and AI_AGENT.
+	Env     []string
+	BaseEnv []string
 
 	// Command prepares a command. Nil means exec.Command. Folder, environment,
 	// output and process attributes are set on what it returns; what it sets in
