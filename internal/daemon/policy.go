@@ -82,6 +82,7 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 		r.Ask.CanUseTool = allowFiles(place.Write)
 	}
 	if role != nil {
+		r.Read = elsewhere(role.Read, dir)
 		role.Read = append(role.Read, place.Write...)
 		if len(role.Write) > 0 {
 			role.Write = append(role.Write, place.Write...)
@@ -189,11 +190,35 @@ func verdict(d permission.Decision) runner.Verdict {
 	return runner.Verdict{Reason: d.Reason, Rule: d.Rule}
 }
 
+// elsewhere returns the folders that are there and not in dir.
+func elsewhere(folders []string, dir string) (list []string) {
+	for _, folder := range folders {
+		if _, inside := within(dir, folder); inside {
+			continue
+		}
+		if info, err := os.Stat(folder); err == nil && info.IsDir() {
+			list = append(list, folder)
+		}
+	}
+	return list
+}
+
 // confine gives a sandbox the bounds of a role. The CLI speaks to the model from
 // inside, so it keeps the web.
 func confine(s *sandbox.Profile, role *permission.Policy, provider string) {
-	if len(role.Write) == 0 { // the first is where it works
-		s.Read, s.Write = append(s.Read, s.Write[0]), s.Write[1:]
+	dir := s.Write[0] // where it works
+	if !slices.Contains(role.Write, dir) {
+		s.Read, s.Write = append(s.Read, dir), s.Write[1:]
+	}
+	for _, folder := range role.Write {
+		if !slices.Contains(s.Write, folder) {
+			s.Write = append(s.Write, folder)
+		}
+	}
+	for _, folder := range role.Read {
+		if !slices.Contains(s.Write, folder) && !slices.Contains(s.Read, folder) {
+			s.Read = append(s.Read, folder)
+		}
 	}
 	if !role.Web && provider == anthropic.Type {
 		s.Network = sandbox.None

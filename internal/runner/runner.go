@@ -70,6 +70,7 @@ type Rights struct {
 	Tools []string     // that exist for it, and need no question; nil means all
 	Mode  string       // of permissions; empty means acceptEdits
 	Ask   agent.Config // CanUseTool and Hooks of it decide about the rest; zero denies
+	Read  []string     // folders elsewhere that it may read
 	// Decide decides about every tool call, before all else; nil leaves it to the
 	// others. What it decides is on record.
 	Decide func(tool string, input json.RawMessage) Verdict
@@ -314,7 +315,7 @@ func (r *Runner) config(run Run, provider string, place Place, alive func(), tal
 		if err != nil {
 			return c, &nestor.Failure{Kind: nestor.Refused, Message: err.Error()}
 		}
-		c.AllowedTools, c.PermissionMode = rights.Tools, rights.Mode
+		c.AllowedTools, c.PermissionMode, c.ReadDirs = rights.Tools, rights.Mode, rights.Read
 		c.CanUseTool, c.Hooks, c.Wrap = rights.Ask.CanUseTool, rights.Ask.Hooks, rights.Wrap
 		c.Env, c.BaseEnv = append(slices.Clip(c.Env), rights.Env...), rights.BaseEnv
 		if rights.Decide != nil {

@@ -17,9 +17,10 @@ import (
 
 // Options say what a [Set] may touch. Only Dir is required.
 type Options struct {
-	Dir   string   // where the agent works, and may read and write
-	Dirs  []string // more folders that it may read and write
-	Files []string // files elsewhere that it may read and write, which need not exist; their folders do
+	Dir      string   // where the agent works, and may read and write
+	Dirs     []string // more folders that it may read and write
+	ReadDirs []string // more folders that it may read alone
+	Files    []string // files elsewhere that it may read and write, which need not exist; their folders do
 
 	// Env is added to the environment of commands, as K=V. They inherit BaseEnv, or
 	// if that is nil the environment of this process, except for what belongs to
@@ -118,6 +119,13 @@ func New(opts Options) (*Set, error) {
 	}
 	for _, name := range append([]string{opts.Dir}, opts.Dirs...) {
 		f, err := findFolder(name, true)
+		if err != nil {
+			return nil, fmt.Errorf("tools: opening folder %s: %w", name, err)
+		}
+		s.folders = append(s.folders, f)
+	}
+	for _, name := range opts.ReadDirs {
+		f, err := findFolder(name, false)
 		if err != nil {
 			return nil, fmt.Errorf("tools: opening folder %s: %w", name, err)
 		}
