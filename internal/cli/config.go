@@ -36,6 +36,7 @@ type config struct {
 	MaxResult  int    // bytes that go up
 	Slots      int
 	Limits     nestor.Limits // nothing in it is left open
+	Pass       []string      // variables that runs get besides
 	SDK        struct {
 		Path     string            // of the CLI; empty means the one that is found
 		Env      map[string]string // for the CLI; nil means none

@@ -87,6 +87,10 @@ func configKeys() []configKey {
 			in: func(c *config) setting { return spanSetting{&c.Workspace.Age, 0} }},
 		{name: "workspace.collect.size", doc: "what folders of runs may have together before the oldest are collected; 0 means that size is no reason",
 			in: func(c *config) setting { return sizeSetting{&c.Workspace.Size} }},
+		{name: "env.pass", trust: someTools, doc: "variables of yours that a run's processes get, besides those that all do",
+			in: func(c *config) setting {
+				return listSetting{&c.Pass, "a list of variables, such as [GOPROXY, \"AWS_*\"]", checkVariable}
+			}},
 		{name: "slots", doc: "how many agents work at once",
 			in: func(c *config) setting { return countSetting{&c.Slots, 1} }},
 

@@ -137,6 +137,15 @@ func isVariable(name string) bool {
 	return name != ""
 }
 
+// checkVariable tells what is no name of variables; a * at its end stands for
+// anything.
+func checkVariable(word string) error {
+	if name, _ := strings.CutSuffix(word, "*"); !isVariable(name) {
+		return fmt.Errorf("%.60q is no name of a variable; want letters, digits and _, and * at the end for all that begin so", word)
+	}
+	return nil
+}
+
 // countSetting is a whole number that is not less than min.
 type countSetting struct {
 	p   *int

@@ -104,6 +104,7 @@ var configSamples = map[string][2]string{
 	"workspace.approve":             {"critic"},
 	"workspace.collect.age":         {"24h"},
 	"workspace.collect.size":        {"1024M", "1G"},
+	"env.pass":                      {"GOPROXY,AWS_*", "[GOPROXY, AWS_*]"},
 	"slots":                         {"7"},
 	"roles.name.extends":            {"critic"},
 	"roles.name.read":               {"logs"},

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,15 +27,17 @@ import (
 // config, names, in a sandbox of the level that it names. Whatever the level, all
 // that a run starts ends with it, and with this process.
 type policy struct {
-	tools []string
-	mode  string
-	role  string // empty means none
-	roles permission.Table
-	level sandbox.Level
-	cli   claudecode.Options
-	home  string // of the worker's files, which no run may see
-	door  string // the socket that runs may use; empty if there is none
-	log   *slog.Logger
+	tools    []string
+	mode     string
+	role     string // empty means none
+	roles    permission.Table
+	provider string   // of tasks that name none
+	pass     []string // variables that runs get besides
+	level    sandbox.Level
+	cli      claudecode.Options
+	home     string // of the worker's files, which no run may see
+	door     string // the socket that runs may use; empty if there is none
+	log      *slog.Logger
 }
 
 // newPolicy returns the policy of a worker that keeps its files in home.
@@ -43,7 +46,7 @@ func newPolicy(o Worker, home string) (*policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &policy{roles: roles, tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
+	p := &policy{roles: roles, provider: o.Provider, pass: o.Pass, tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
 	if o.Sandbox != "" {
 		if p.level, err = sandbox.ParseLevel(o.Sandbox); err != nil {
 			return nil, err
@@ -63,6 +66,7 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 		return runner.Rights{}, err
 	}
 	r := runner.Rights{Tools: p.tools, Mode: p.mode}
+	provider := cmp.Or(run.Task.Provider, p.provider)
 	if o.Tools != nil {
 		r.Tools = o.Tools
 	}
@@ -74,10 +78,12 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 	if err != nil {
 		return r, err
 	}
+	r.BaseEnv = granted(os.Environ(), grants(role, provider, p.pass))
 	if role == nil && len(place.Write) > 0 {
 		r.Ask.CanUseTool = allowFiles(place.Write)
 	}
 	if role != nil {
+		r.Read = elsewhere(role.Read, dir)
 		role.Read = append(role.Read, place.Write...)
 		if len(role.Write) > 0 {
 			role.Write = append(role.Write, place.Write...)
@@ -106,7 +112,7 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 			profile.Read = append(profile.Read, run.Folder)
 		}
 		if role != nil {
-			confine(&profile, role, run.Task.Provider)
+			confine(&profile, role, provider)
 		}
 		r.Env = []string{"TMPDIR=" + temp}
 	}
@@ -195,11 +201,35 @@ func verdict(d permission.Decision) runner.Verdict {
 	return runner.Verdict{Reason: d.Reason, Rule: d.Rule}
 }
 
+// elsewhere returns the folders that are there and not in dir.
+func elsewhere(folders []string, dir string) (list []string) {
+	for _, folder := range folders {
+		if _, inside := within(dir, folder); inside {
+			continue
+		}
+		if info, err := os.Stat(folder); err == nil && info.IsDir() {
+			list = append(list, folder)
+		}
+	}
+	return list
+}
+
 // confine gives a sandbox the bounds of a role. The CLI speaks to the model from
 // inside, so it keeps the web.
 func confine(s *sandbox.Profile, role *permission.Policy, provider string) {
-	if len(role.Write) == 0 { // the first is where it works
-		s.Read, s.Write = append(s.Read, s.Write[0]), s.Write[1:]
+	dir := s.Write[0] // where it works
+	if !slices.Contains(role.Write, dir) {
+		s.Read, s.Write = append(s.Read, dir), s.Write[1:]
+	}
+	for _, folder := range role.Write {
+		if !slices.Contains(s.Write, folder) {
+			s.Write = append(s.Write, folder)
+		}
+	}
+	for _, folder := range role.Read {
+		if !slices.Contains(s.Write, folder) && !slices.Contains(s.Read, folder) {
+			s.Read = append(s.Read, folder)
+		}
 	}
 	if !role.Web && provider == anthropic.Type {
 		s.Network = sandbox.None

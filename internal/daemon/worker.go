@@ -42,6 +42,7 @@ type Worker struct {
 	Settings []string                       // sources of the provider's settings: user, project, local; nil means none
 
 	Workspace Workspaces // what runs work in
+	Pass      []string   // variables of this process that runs get besides those that all do; a * at the end stands for anything
 
 	Delegation string // who starts agents for runs that do not say: pool or cli; empty means pool
 	MaxResult  int    // bytes of a result that go up to who has started a run; zero means 32 KiB

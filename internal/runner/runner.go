@@ -81,10 +81,14 @@ type Rights struct {
 	Tools []string     // that exist for it, and need no question; nil means all
 	Mode  string       // of permissions; empty means acceptEdits
 	Ask   agent.Config // CanUseTool and Hooks of it decide about the rest; zero denies
+	Read  []string     // folders elsewhere that it may read
 	// Decide decides about every tool call, before all else; nil leaves it to the
 	// others. What it decides is on record.
 	Decide func(tool string, input json.RawMessage) Verdict
 	Env    []string // K=V, for what the agent starts
+	// BaseEnv is what Env, that of the run and that of its place are added to; nil
+	// means the environment of this process.
+	BaseEnv []string
 	// Wrap returns the command line that is started instead of argv, for every
 	// process of the run; nil means argv.
 	Wrap func(argv []string) []string
@@ -330,9 +334,9 @@ func (r *Runner) config(ctx context.Context, run Run, provider string, place Pla
 		if rights, err = r.opts.Policy.Rights(run, place); err != nil {
 			return c, &nestor.Failure{Kind: nestor.Refused, Message: err.Error()}
 		}
-		c.AllowedTools, c.PermissionMode = rights.Tools, rights.Mode
+		c.AllowedTools, c.PermissionMode, c.ReadDirs = rights.Tools, rights.Mode, rights.Read
 		c.CanUseTool, c.Hooks, c.Wrap = rights.Ask.CanUseTool, rights.Ask.Hooks, rights.Wrap
-		c.Env = append(slices.Clip(c.Env), rights.Env...)
+		c.Env, c.BaseEnv = append(slices.Clip(c.Env), rights.Env...), rights.BaseEnv
 		if rights.Decide != nil {
 			c.Hooks.PreToolUse = append([]claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{talk.gate(rights.Decide)}, c.Hooks.PreToolUse...)
 		}

@@ -17,14 +17,17 @@ import (
 
 // Options say what a [Set] may touch. Only Dir is required.
 type Options struct {
-	Dir   string   // where the agent works, and may read and write
-	Dirs  []string // more folders that it may read and write
-	Files []string // files elsewhere that it may read and write, which need not exist; their folders do
+	Dir      string   // where the agent works, and may read and write
+	Dirs     []string // more folders that it may read and write
+	ReadDirs []string // more folders that it may read alone
+	Files    []string // files elsewhere that it may read and write, which need not exist; their folders do
 
-	// Env is added to the environment of commands, as K=V. They inherit that of
-	// this process, except for what belongs to this process alone: variables
-	// whose names begin with ANTHROPIC_, CLAUDE or NESTOR_, and AI_AGENT.
-	Env []string
+	// Env is added to the environment of commands, as K=V. They inherit BaseEnv, or
+	// if that is nil the environment of this process, except for what belongs to
+	// this process alone: variables whose names begin with ANTHROPIC_, CLAUDE or
+	// NESTOR_, and AI_AGENT.
+	Env     []string
+	BaseEnv []string
 
 	// Command prepares a command. Nil means exec.Command. Folder, environment,
 	// output and process attributes are set on what it returns; what it sets in
@@ -116,6 +119,13 @@ func New(opts Options) (*Set, error) {
 	}
 	for _, name := range append([]string{opts.Dir}, opts.Dirs...) {
 		f, err := findFolder(name, true)
+		if err != nil {
+			return nil, fmt.Errorf("tools: opening folder %s: %w", name, err)
+		}
+		s.folders = append(s.folders, f)
+	}
+	for _, name := range opts.ReadDirs {
+		f, err := findFolder(name, false)
 		if err != nil {
 			return nil, fmt.Errorf("tools: opening folder %s: %w", name, err)
 		}
