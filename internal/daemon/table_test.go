@@ -26,7 +26,9 @@ type attempt struct {
 }
 
 // by returns a command of the model.
-func by(command string) map[string]any { return map[string]any{"command": command, "description": "try"} }
+func by(command string) map[string]any {
+	return map[string]any{"command": command, "description": "try"}
+}
 
 // attempts are the cells of the table of roles, with file tools and with Bash. The
 // run works in $DIR/work.
