@@ -43,6 +43,12 @@ func (e eyes) Run(ctx context.Context, report func(path, action string)) error {
 	}
 }
 
+// sees has the watcher report a change, and waits until that is dealt with.
+func (e eyes) sees(path, action string) {
+	e.see <- [2]string{path, action}
+	synctest.Wait()
+}
+
 func (e eyes) Sync(context.Context) error { return nil }
 
 // watched returns writes that are being watched, and their watcher.
@@ -75,16 +81,16 @@ func TestAChangeThatToolAndWatcherSeeIsToldOnce(t *testing.T) {
 		{"the tool first", func(t *testing.T, w *writes, e eyes) {
 			w.called("ada", "Write", "1", []byte(`{"file_path":"/p/sub/a"}`))
 			tell(t, w, "1", true)
-			e.see <- [2]string{"a", "edit"}
+			e.sees("a", "edit")
 		}, []string{"ada write sub/a"}},
 		{"the watcher first", func(t *testing.T, w *writes, e eyes) {
 			w.called("ada", "Write", "1", []byte(`{"file_path":"a"}`))
-			e.see <- [2]string{"a", "edit"}
+			e.sees("a", "edit")
 			tell(t, w, "1", true)
 		}, []string{"ada edit sub/a"}},
 		{"the tool fails, and wrote", func(t *testing.T, w *writes, e eyes) {
 			w.called("helper", "Edit", "1", []byte(`{"file_path":"a"}`))
-			e.see <- [2]string{"a", "edit"}
+			e.sees("a", "edit")
 			tell(t, w, "1", false)
 		}, []string{"helper edit sub/a"}},
 		{"the tool fails", func(t *testing.T, w *writes, _ eyes) {
@@ -93,19 +99,19 @@ func TestAChangeThatToolAndWatcherSeeIsToldOnce(t *testing.T) {
 		}, nil},
 		{"the tool never returns", func(t *testing.T, w *writes, e eyes) {
 			w.called("ada", "NotebookEdit", "1", []byte(`{"notebook_path":"a"}`))
-			e.see <- [2]string{"a", "edit"}
+			e.sees("a", "edit")
 		}, []string{"ada edit sub/a"}},
 		{"a command later", func(t *testing.T, w *writes, e eyes) {
 			w.called("ada", "Write", "1", []byte(`{"file_path":"a"}`))
 			tell(t, w, "1", true)
-			e.see <- [2]string{"a", "write"}
-			e.see <- [2]string{"a", "edit"}
+			e.sees("a", "write")
+			e.sees("a", "edit")
 		}, []string{"ada write sub/a", "ada edit sub/a"}},
 		{"a command long after a write that nobody saw", func(t *testing.T, w *writes, e eyes) {
 			w.called("ada", "Write", "1", []byte(`{"file_path":"a"}`))
 			tell(t, w, "1", true)
 			time.Sleep(echoFor)
-			e.see <- [2]string{"a", "edit"}
+			e.sees("a", "edit")
 		}, []string{"ada write sub/a", "ada edit sub/a"}},
 		{"elsewhere", func(t *testing.T, w *writes, _ eyes) {
 			w.called("ada", "Write", "1", []byte(`{"file_path":"/q/STATE.md"}`))
