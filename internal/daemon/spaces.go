@@ -106,18 +106,18 @@ func (s *spaces) plain(run runner.Run) runner.Place {
 }
 
 // watching returns what watches a folder.
-func watching(dir string) func(context.Context, func(), func(path, action string)) error {
-	return func(ctx context.Context, ready func(), report func(path, action string)) error {
+func watching(dir string) func(context.Context) (runner.Watcher, error) {
+	return func(ctx context.Context) (runner.Watcher, error) {
 		w, err := workspace.NewWatcher(ctx, dir)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return err
-		}
-		ready()
-		return w.Run(ctx, func(w workspace.Write) { report(w.Path, w.Action) })
+		return watcher{w}, err
 	}
+}
+
+// watcher is a watcher, as package runner knows it.
+type watcher struct{ *workspace.Watcher }
+
+func (w watcher) Run(ctx context.Context, report func(path, action string)) error {
+	return w.Watcher.Run(ctx, func(w workspace.Write) { report(w.Path, w.Action) })
 }
 
 // place says what a run is told of its folder.

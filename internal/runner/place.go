@@ -22,13 +22,22 @@ type Place struct {
 	Write   []string // files elsewhere that it may change, such as the state of its swarm
 	// Repository is what git uses that is not in Dir; zero if there is none.
 	Repository Repository
-	// Watch looks at the folder, calls ready, and then report for every file that
-	// is changed, by whomever, until ctx ends; then once more for what was changed
-	// last. Paths are relative to Dir, with slashes. Nil means that nobody looks.
-	Watch func(ctx context.Context, ready func(), report func(path, action string)) error
+	// Watch looks at the folder, and returns what sees all changes from then on, by
+	// whomever. Nil means that nobody looks.
+	Watch func(ctx context.Context) (Watcher, error)
 	// Close is called once, when nothing of the run uses the place any more, with
 	// what came of it, and may add to that; nil means that nobody wants to know.
 	Close func(*nestor.Result) error
+}
+
+// Watcher sees what is changed in a folder.
+type Watcher interface {
+	// Run calls report for every file that is changed, until ctx ends; then once
+	// more for what was changed last. Paths are relative to the folder, with
+	// slashes.
+	Run(ctx context.Context, report func(path, action string)) error
+	// Sync waits until Run has reported all that was changed before.
+	Sync(ctx context.Context) error
 }
 
 // Repository is what git needs of a repository in whose worktree a run works.

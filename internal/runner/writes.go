@@ -23,12 +23,14 @@ const (
 // a watcher sees. A change that both tell of is one event.
 //
 // The folder is watched from the first call on that may change files which it
-// does not name, such as Bash: that call waits until the folder was looked at. So
-// a run that makes no such call costs nothing, however large its folder is.
+// does not name, such as Bash: that call waits until the folder was looked at, and
+// each that follows until all is told that was changed before. So a run that makes
+// no such call costs nothing, however large its folder is.
 type writes struct {
 	place Place
 	talk  *conversation
-	ready chan struct{} // closed when the folder was looked at
+	ready chan struct{} // closed when the folder was looked at, or cannot be
+	eyes  Watcher       // set before that; nil if it cannot
 
 	mu    sync.Mutex           // guards what follows
 	agent string               // whose commands are watched
@@ -72,27 +74,42 @@ func (w *writes) hook() claude.Hook[claude.PreToolUseInput, claude.PreToolUseOut
 	}
 }
 
-// begin begins to watch, and waits until the folder was looked at.
+// begin begins to watch, and waits until what was changed before is told.
 func (w *writes) begin(ctx context.Context) {
 	w.mu.Lock()
 	if w.done == nil {
 		telling, quit := context.WithCancel(context.WithoutCancel(ctx)) // which ends with the call
 		watching, stop := context.WithCancel(telling)
 		w.agent, w.stop, w.quit, w.done = w.talk.agent, stop, quit, make(chan error, 1)
-		go func() {
-			looked := sync.OnceFunc(func() { close(w.ready) })
-			defer looked()
-			w.done <- w.place.Watch(watching, looked, func(path, action string) { w.saw(telling, path, action) })
-		}()
+		go func() { w.done <- w.watch(watching, telling) }()
 	}
 	w.mu.Unlock()
-	late := time.NewTimer(lookFor)
-	defer late.Stop()
+	ctx, stop := context.WithTimeout(ctx, lookFor)
+	defer stop()
 	select {
 	case <-w.ready:
-	case <-late.C:
+		if w.eyes != nil {
+			w.eyes.Sync(ctx) // late or never: the call is not kept from going on
+		}
 	case <-ctx.Done():
 	}
+}
+
+// watch watches until the first context ends, and tells of it until the second
+// does.
+func (w *writes) watch(watching, telling context.Context) error {
+	eyes, err := w.place.Watch(watching)
+	if err == nil {
+		w.eyes = eyes
+	}
+	close(w.ready)
+	if err != nil {
+		if watching.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	return eyes.Run(watching, func(path, action string) { w.saw(telling, path, action) })
 }
 
 // end waits until all that was changed is on record, but not longer than grace for

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -68,15 +69,17 @@ type Watcher struct {
 	notify *fsnotify.Watcher // nil if the operating system gives none
 	add    func(dir string) error
 	every  time.Duration
-	fence  string // a folder of its own that is watched too; empty if there is none
+	fence  string             // a folder of its own that is watched too; empty if there is none
+	syncs  chan chan struct{} // sent by Sync, received by Run, which closes what it got
 
 	// Run's alone.
 	known map[string]map[string]stamp // by folder and name
 	count int
-	blind bool            // some folder is not told about: all is looked at from time to time
-	all   bool            // events were lost: all is looked at next time
-	dirty map[string]bool // what events were about
-	out   func(Write)     // nil while the folder is looked at for the first time
+	blind bool                     // some folder is not told about: all is looked at from time to time
+	all   bool                     // events were lost: all is looked at next time
+	dirty map[string]bool          // what events were about
+	marks map[string]chan struct{} // who waits, by the name of what is put into the fence
+	out   func(Write)              // nil while the folder is looked at for the first time
 }
 
 // stamp is what tells that a file is not what it was.
@@ -92,7 +95,7 @@ func newWatcher(dir string) (*Watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Watcher{dir: dir, root: root, every: watchEvery, known: map[string]map[string]stamp{}, dirty: map[string]bool{}}
+	w := &Watcher{dir: dir, root: root, every: watchEvery, known: map[string]map[string]stamp{}, dirty: map[string]bool{}, marks: map[string]chan struct{}{}, syncs: make(chan chan struct{})}
 	w.notify, err = fsnotify.NewWatcher()
 	if err != nil {
 		w.notify, w.blind = nil, true
@@ -141,6 +144,23 @@ func (w *Watcher) Run(ctx context.Context, report func(Write)) error {
 	return nil
 }
 
+// Sync waits until Run has reported all that was changed before it was called. It
+// may be called from any goroutine; it fails if ctx ends first.
+func (w *Watcher) Sync(ctx context.Context) error {
+	done := make(chan struct{})
+	select {
+	case w.syncs <- done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 func (w *Watcher) run(ctx context.Context) error {
 	var events <-chan fsnotify.Event
 	var errs <-chan error
@@ -167,9 +187,26 @@ func (w *Watcher) run(ctx context.Context) error {
 			if !ok {
 				return errors.New("the watcher was closed")
 			}
-			if name, ok := w.local(e.Name); ok {
+			if done := w.marks[e.Name]; done != nil {
+				delete(w.marks, e.Name)
+				err := w.flush(ctx)
+				close(done)
+				if err != nil && ctx.Err() == nil {
+					return err
+				}
+			} else if name, ok := w.local(e.Name); ok {
 				w.dirty[name] = true
 				wait()
+			}
+		case done := <-w.syncs:
+			if mark := filepath.Join(w.fence, rand.Text()); w.fence != "" && !w.blind && !w.all && os.WriteFile(mark, nil, 0o600) == nil {
+				w.marks[mark] = done
+				continue
+			}
+			err := w.scan(ctx, ".")
+			close(done)
+			if err != nil && ctx.Err() == nil {
+				return err
 			}
 		case err, ok := <-errs:
 			if !ok {
