@@ -21,6 +21,7 @@ type config struct {
 	Sandbox        string // off, files or strict
 	Delegation     string // pool or cli
 	MaxResult      int    // bytes that go up
+	AskFor         time.Duration
 	Slots          int
 	Limits         nestor.Limits // nothing in it is left open
 	SDK            struct {
@@ -47,7 +48,7 @@ type config struct {
 
 func defaultConfig() *config {
 	c := &config{
-		Provider: "sdk", PermissionMode: "acceptEdits", Sandbox: "off", Delegation: "pool", MaxResult: 32 << 10, Slots: 5, Limits: nestor.DefaultLimits(), ArchiveAfter: time.Hour,
+		Provider: "sdk", PermissionMode: "acceptEdits", Sandbox: "off", Delegation: "pool", MaxResult: 32 << 10, AskFor: 10 * time.Minute, Slots: 5, Limits: nestor.DefaultLimits(), ArchiveAfter: time.Hour,
 		Models:  map[string]string{"high-tier": "opus", "medium-tier": "sonnet", "low-tier": "haiku"},
 		origins: map[string]string{},
 	}

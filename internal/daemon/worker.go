@@ -64,6 +64,7 @@ type worker struct {
 	opts      Worker
 	engine    *engine.Engine // set before runs are executed
 	tokens    spawn.Tokens
+	permits   spawn.Permits
 	folders   *spawn.Folders // of sessions; set with engine, nil in a worker elsewhere
 	notes     *slog.Logger
 

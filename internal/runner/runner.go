@@ -31,7 +31,11 @@ type Run struct {
 	Interrupted bool
 	Env         []string // K=V, for what the agent starts
 
-	Folder   string                     // that it may read besides its own; empty means none
+	Folder string // that it may read besides its own; empty means none
+	// Ask asks a person about a call that the policy wants asked about; nil means
+	// that nobody is there. It may be called from any goroutine.
+	Ask func(ctx context.Context, tool string, input json.RawMessage, reason string) (Verdict, error)
+
 	Servers  map[string]agent.MCPServer // whose tools it has besides its own, by name
 	Approved []string                   // tools that need no question, whatever its rights say of others
 	Denied   []string                   // tools that do not exist for it, likewise
@@ -100,7 +104,8 @@ type Rights struct {
 // Verdict says whether a tool call may be made.
 type Verdict struct {
 	Allowed bool
-	Reason  string // that the agent is told; empty if it is allowed
+	Ask     bool   // a person decides, if one is there
+	Reason  string // that the agent is told, or the person; empty if it is allowed
 	Rule    string // what made it, for people
 }
 
@@ -342,8 +347,11 @@ func (r *Runner) config(run Run, provider, dir string, alive func(), talk *conve
 		c.AllowedTools, c.PermissionMode = rights.Tools, rights.Mode
 		c.CanUseTool, c.Hooks, c.Wrap = rights.Ask.CanUseTool, rights.Ask.Hooks, rights.Wrap
 		c.Env = append(slices.Clip(c.Env), rights.Env...)
+		if c.CanUseTool == nil && run.Ask != nil {
+			c.CanUseTool = talk.person(run.Ask)
+		}
 		if rights.Decide != nil {
-			c.Hooks.PreToolUse = append([]claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{talk.gate(rights.Decide)}, c.Hooks.PreToolUse...)
+			c.Hooks.PreToolUse = append([]claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{talk.gate(rights.Decide, run.Ask != nil)}, c.Hooks.PreToolUse...)
 		}
 	}
 	return c, nil
