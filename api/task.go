@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/dfaf701a/nestor"
 )
@@ -24,6 +25,9 @@ type TaskOptions struct {
 	// Delegation says who starts agents for the run: pool, the default, or cli,
 	// which leaves the Claude CLI its own tool for it.
 	Delegation string `json:"delegation,omitempty"`
+	// AskFor is how long a person may take to answer whether a tool may be used that
+	// the policy asks about; zero means that nobody is there to be asked.
+	AskFor time.Duration `json:"ask_for,omitempty"`
 	// Trace is the W3C traceparent that the tree of runs belongs to; empty means
 	// that its root begins one.
 	Trace string `json:"traceparent,omitempty"`

@@ -32,8 +32,9 @@ type config struct {
 		Age     time.Duration
 		Size    int64 // bytes
 	}
-	Delegation string // pool or cli
-	MaxResult  int    // bytes that go up
+	Delegation string        // pool or cli
+	MaxResult  int           // bytes that go up
+	AskFor     time.Duration // that a person may take
 	Slots      int
 	Limits     nestor.Limits // nothing in it is left open
 	Pass       []string      // variables that runs get besides
@@ -61,7 +62,7 @@ type config struct {
 
 func defaultConfig() *config {
 	c := &config{
-		Provider: "sdk", PermissionMode: "acceptEdits", Sandbox: "off", Delegation: "pool", MaxResult: 32 << 10, Slots: 5, Limits: nestor.DefaultLimits(), ArchiveAfter: time.Hour,
+		Provider: "sdk", PermissionMode: "acceptEdits", Sandbox: "off", Delegation: "pool", MaxResult: 32 << 10, AskFor: 10 * time.Minute, Slots: 5, Limits: nestor.DefaultLimits(), ArchiveAfter: time.Hour,
 		Models:  map[string]string{"high-tier": "opus", "medium-tier": "sonnet", "low-tier": "haiku"},
 		Roles:   map[string]permission.RoleSpec{},
 		origins: map[string]string{},

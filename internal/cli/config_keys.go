@@ -26,6 +26,7 @@ const (
 	sdkEnvKey    = sdkEnvPrefix + "NAME"
 	apiKeyKey    = "providers.api.api_key"
 	apiKeyFile   = "providers.api.api_key_file"
+	askKey       = "asks.timeout"
 )
 
 // configKeys is all that can be configured. Files, environment, flags, 'config
@@ -59,6 +60,8 @@ func configKeys() []configKey {
 			in: func(c *config) setting { return choiceSetting{&c.Delegation, []string{"pool", "cli"}} }},
 		{name: "results.max_bytes", doc: "bytes of a result that go up to the agent that started the run", flag: "results-max-bytes",
 			in: func(c *config) setting { return countSetting{&c.MaxResult, 1024} }},
+		{name: askKey, doc: "how long a person may take to answer whether a tool may be used; if it is not set, nobody is asked where there is no terminal", flag: "ask-for",
+			in: func(c *config) setting { return spanSetting{&c.AskFor, 0} }},
 		{name: "workspace.kind", doc: "what a run works in: the folder itself, the workspace of its swarm, or a git worktree; unset chooses", flag: "workspace",
 			in: func(c *config) setting {
 				return choiceSetting{&c.Workspace.Kind, []string{"plain", "swarm", "worktree"}}

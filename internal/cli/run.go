@@ -23,6 +23,7 @@ type runOptions struct {
 	schema, output      string
 	input, focus        string
 	resume              string
+	person              bool   // somebody is there to be asked
 	trace               string // W3C traceparent; empty means that of the environment
 	env, set            []string
 	json, stream, quiet bool
@@ -175,6 +176,7 @@ func rootTask(cmd *cobra.Command, prompt string, opts runOptions) (nestor.Task, 
 	if err != nil {
 		return nestor.Task{}, d, err
 	}
+	opts.person = terminalOf(cmd.InOrStdin()) != nil
 	task, err := taskOf(prompt, cfg, opts, changed)
 	return task, d, err
 }
@@ -261,8 +263,13 @@ func taskOf(prompt string, cfg *config, opts runOptions, changed map[string]stri
 	if _, err := api.ParseTrace(os.Getenv("TRACEPARENT")); trace == "" && err == nil {
 		trace = os.Getenv("TRACEPARENT") // what is none there is nobody's mistake here
 	}
+	askFor := cfg.AskFor
+	if !opts.person && cfg.origin(askKey) == "default" {
+		askFor = 0
+	}
 	o := api.TaskOptions{
-		Tools: cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Env: opts.env, Trace: trace, Delegation: cfg.Delegation,
+		AskFor: askFor,
+		Tools:  cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Env: opts.env, Trace: trace, Delegation: cfg.Delegation,
 		Workspace: api.WorkspaceOptions{Kind: cfg.Workspace.Kind, End: cfg.Workspace.End},
 	}
 	if opts.agent != "" {

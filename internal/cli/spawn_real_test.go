@@ -3,8 +3,11 @@ package cli_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dfaf701a/nestor"
 )
@@ -106,6 +109,74 @@ rules:
 			}
 			if strings.Contains(results[1], "nestor.sock") || strings.Contains(results[1], "RUN ") || !strings.Contains(results[1], "the token is nobody's") {
 				t.Errorf("inside there is more: %s", results[1])
+			}
+		})
+	}
+}
+
+// What the policy wants asked about is asked, from below too, and done or not as a
+// person says.
+func TestPersonDecidesAboutTools(t *testing.T) {
+	for _, provider := range realProviders {
+		t.Run(provider, func(t *testing.T) {
+			t.Parallel()
+			p := newRealProject(t, provider, `
+rules:
+  - when: {user: "^below$"}
+    turns:
+      - tools: [{name: Bash, input: {command: "touch one", description: one}}]
+      - tools: [{name: Bash, input: {command: "touch two", description: two}}]
+      - tools: [{name: Bash, input: {command: "touch three", description: three}}]
+      - text: done
+  - turns:
+      - tools: [{name: mcp__nestor__spawn, input: {task: below}}]
+      - text: done
+`, "permission_mode: default\nasks: {timeout: 1m}\n")
+			cmd, _, stderr := p.command(t, "run", "go")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			answer := func(text string, scope string, seen string) string {
+				t.Helper()
+				for {
+					out := p.nestor(t, "asks", "list", "--json")
+					var list struct {
+						Asks []struct {
+							ID    string `json:"ask_id"`
+							Input struct{ Command string }
+							Path  []string `json:"path_from_root"`
+						}
+					}
+					if err := json.Unmarshal([]byte(out.stdout), &list); err != nil {
+						t.Fatalf("%s %s", out.stdout, out.stderr)
+					}
+					if len(list.Asks) == 0 || list.Asks[0].ID == seen {
+						select {
+						case <-time.After(50 * time.Millisecond):
+						case <-t.Context().Done():
+							t.Fatal("nothing is asked: " + stderr.String())
+						}
+						continue
+					}
+					a := list.Asks[0]
+					if len(a.Path) != 2 || !strings.HasPrefix(a.Input.Command, "touch ") {
+						t.Errorf("it asks %+v", a)
+					}
+					if out := p.nestor(t, "asks", "answer", a.ID, text, "--scope", scope); out.code != 0 {
+						t.Fatal(out.stderr)
+					}
+					return a.ID
+				}
+			}
+			first := answer("deny", "once", "")
+			answer("allow", "run", first)
+			if code := exitOf(t, cmd.Wait()); code != 0 {
+				t.Fatalf("it ends with %d: %s", code, stderr)
+			}
+			for name, want := range map[string]bool{"one": false, "two": true, "three": true} {
+				if _, err := os.Stat(filepath.Join(p.dir, name)); (err == nil) != want {
+					t.Errorf("%s is there: %v", name, err == nil)
+				}
 			}
 		})
 	}

@@ -190,13 +190,13 @@ func grant(s *sandbox.Profile, place runner.Place, role *permission.Policy) {
 	}
 }
 
-// verdict makes of a decision one that nobody has to be asked about.
+// verdict returns a decision as the runner takes it.
 func verdict(d permission.Decision) runner.Verdict {
 	switch d.Verdict {
 	case permission.Allow:
 		return runner.Verdict{Allowed: true, Rule: d.Rule}
 	case permission.Ask:
-		return runner.Verdict{Reason: d.Reason + "; nobody is there to be asked", Rule: d.Rule}
+		return runner.Verdict{Ask: true, Reason: d.Reason, Rule: d.Rule}
 	}
 	return runner.Verdict{Reason: d.Reason, Rule: d.Rule}
 }

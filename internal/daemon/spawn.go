@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,11 +75,33 @@ func (w *worker) enter(x *engine.Execution, h *host, r *runner.Run) error {
 		}
 		r.Env = append(r.Env, "NESTOR_SESSION_DIR="+r.Folder)
 	}
+	if options.AskFor > 0 {
+		r.Ask = func(ctx context.Context, tool string, input json.RawMessage, reason string) (runner.Verdict, error) {
+			return w.permit(ctx, m, spawn.Call{Tool: tool, Input: input, Reason: reason, Role: cmp.Or(options.Role, w.policy.role), Within: options.AskFor})
+		}
+	}
 	r.Env = append(r.Env, "TRACEPARENT="+api.TraceOf(options.Trace, run.Root, run.ID).String())
 	if w.socket != "" {
 		r.Env = append(r.Env, api.TokenVariable+"="+m.token)
 	}
 	return nil
+}
+
+// permit asks a person about a call.
+func (w *worker) permit(ctx context.Context, m *room, c spawn.Call) (runner.Verdict, error) {
+	a, err := m.run.Permit(ctx, c, &w.permits)
+	if err != nil {
+		return runner.Verdict{}, err
+	}
+	v := runner.Verdict{Allowed: a.Decision == "allow", Rule: "answer of " + a.By + " for " + a.Scope}
+	switch {
+	case v.Allowed:
+	case a.By == "time-out":
+		v.Reason = "Permission to use " + c.Tool + " was not given: nobody has answered in time. Do it another way, or say what you would need."
+	default:
+		v.Reason = "Permission to use " + c.Tool + " was denied by a person. Do it another way, or say what you would need."
+	}
+	return v, nil
 }
 
 // keep keeps the whole of an output that is longer than what goes up.

@@ -37,8 +37,9 @@ type conversation struct {
 	turns  int          // answers so far
 	usage  nestor.Usage // of those before it
 
-	mu    sync.Mutex // guards what follows
-	given int        // the last letter that the agent was given
+	mu    sync.Mutex        // guards what follows
+	given int               // the last letter that the agent was given
+	asked map[string]string // why a person is asked about a tool call, by the id of its use
 }
 
 func newConversation(run Run, host Host) *conversation {

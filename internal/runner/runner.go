@@ -31,7 +31,11 @@ type Run struct {
 	Interrupted bool
 	Env         []string // K=V, for what the agent starts
 
-	Folder   string                     // that it may read besides its own; empty means none
+	Folder string // that it may read besides its own; empty means none
+	// Ask asks a person about a call that the policy wants asked about; nil means
+	// that nobody is there. It may be called from any goroutine.
+	Ask func(ctx context.Context, tool string, input json.RawMessage, reason string) (Verdict, error)
+
 	Servers  map[string]agent.MCPServer // whose tools it has besides its own, by name
 	Approved []string                   // tools that need no question, whatever its rights say of others
 	Denied   []string                   // tools that do not exist for it, likewise
@@ -97,7 +101,8 @@ type Rights struct {
 // Verdict says whether a tool call may be made.
 type Verdict struct {
 	Allowed bool
-	Reason  string // that the agent is told; empty if it is allowed
+	Ask     bool   // a person decides, if one is there
+	Reason  string // that the agent is told, or the person; empty if it is allowed
 	Rule    string // what made it, for people
 }
 
@@ -314,6 +319,24 @@ func message(run Run, input string) agent.Message {
 	return m
 }
 
+// canUse decides about a tool call.
+type canUse = func(context.Context, *claude.PermissionRequest) (claude.Decision, error)
+
+// firstAllowed lets then decide about what first, which may be nil, does not allow.
+func firstAllowed(first, then canUse) canUse {
+	if first == nil {
+		return then
+	}
+	return func(ctx context.Context, q *claude.PermissionRequest) (claude.Decision, error) {
+		if d, err := first(ctx, q); err == nil {
+			if _, ok := d.(claude.Allow); ok {
+				return d, nil
+			}
+		}
+		return then(ctx, q)
+	}
+}
+
 // config makes the agent's config of a task.
 func (r *Runner) config(ctx context.Context, run Run, provider string, place Place, alive func(), talk *conversation) (agent.Config, error) {
 	t := run.Task
@@ -337,8 +360,11 @@ func (r *Runner) config(ctx context.Context, run Run, provider string, place Pla
 		c.AllowedTools, c.PermissionMode, c.ReadDirs = rights.Tools, rights.Mode, rights.Read
 		c.CanUseTool, c.Hooks, c.Wrap = rights.Ask.CanUseTool, rights.Ask.Hooks, rights.Wrap
 		c.Env, c.BaseEnv = append(slices.Clip(c.Env), rights.Env...), rights.BaseEnv
+		if run.Ask != nil {
+			c.CanUseTool = firstAllowed(c.CanUseTool, talk.person(run.Ask))
+		}
 		if rights.Decide != nil {
-			c.Hooks.PreToolUse = append([]claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{talk.gate(rights.Decide)}, c.Hooks.PreToolUse...)
+			c.Hooks.PreToolUse = append([]claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{talk.gate(rights.Decide, run.Ask != nil)}, c.Hooks.PreToolUse...)
 		}
 	}
 	if place.Watch != nil {

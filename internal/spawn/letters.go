@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
@@ -112,26 +111,7 @@ func (r *Run) Ask(ctx context.Context, q api.Question) (api.Reply, error) {
 		return api.Reply{}, err
 	}
 	ask := nestor.Ask{AskID: name, Question: clip(q.Question, maxQuestion), Options: q.Options, Default: q.Default}
-	waiting, stop := ctx, context.CancelFunc(func() {})
-	if q.Timeout > 0 {
-		ask.Until = time.Now().Add(q.Timeout).UTC()
-		if before := mine.Asks[name]; before != nil {
-			ask.Until = before.Ask.Until
-		}
-		waiting, stop = context.WithDeadlineCause(ctx, ask.Until, errLate)
-	}
-	defer stop()
-	answer, err := r.attempt.Ask(waiting, ask)
-	if errors.Is(err, errLate) {
-		late := nestor.Answer{AskID: name, Decision: q.Default, By: "time-out", Scope: "once"}
-		if late.Decision == "" {
-			late.Decision = "no answer"
-		}
-		if err := r.engine.Answer(ctx, r.id, late); err != nil {
-			return api.Reply{}, err
-		}
-		answer, err = r.attempt.Ask(ctx, ask) // the first answer counts, and it is there
-	}
+	answer, err := r.ask(ctx, mine, ask, q.Timeout)
 	if err != nil {
 		return api.Reply{}, fmt.Errorf("asking a person: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -38,9 +39,15 @@ func Narrow(parent nestor.Task, defaults api.TaskOptions, s api.Spawn) (nestor.T
 		return t, err
 	}
 	o := api.TaskOptions{
-		Tools: MeetTools(has.Tools, s.Tools), Role: or(s.Role, has.Role), Delegation: has.Delegation, Trace: has.Trace,
+		Tools: MeetTools(has.Tools, s.Tools), Role: or(s.Role, has.Role), Delegation: has.Delegation, Trace: has.Trace, AskFor: has.AskFor,
 		PermissionMode: stricter(modes, has.PermissionMode, s.PermissionMode), Sandbox: stricter(levels, has.Sandbox, s.Sandbox),
-		Above: append(slices.Clip(has.Above), api.Bounds{Role: has.Role, Tools: has.Tools, Swarm: parent.Swarm, Dir: parent.Dir}),
+		Above: has.Above,
+	}
+	// What has no role bounds those below by its tools, which are in theirs; and what
+	// is bounded alike need not be said at each level.
+	if b := (api.Bounds{Role: has.Role, Tools: has.Tools, Swarm: parent.Swarm, Dir: parent.Dir}); b.Role != "" &&
+		!slices.ContainsFunc(has.Above, func(a api.Bounds) bool { return reflect.DeepEqual(a, b) }) {
+		o.Above = append(slices.Clip(has.Above), b)
 	}
 	for name, list := range map[string][]string{s.PermissionMode: modes, s.Sandbox: levels} {
 		if name != "" && !slices.Contains(list, name) {
