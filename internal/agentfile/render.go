@@ -166,7 +166,7 @@ func (r *rendering) template(ctx context.Context) (string, error) {
 func (r *rendering) data() map[string]any {
 	inputs := map[string]any{}
 	for _, in := range r.d.Inputs {
-		inputs[in.Name] = nil
+		inputs[in.Name] = in.absent()
 	}
 	for name, raw := range r.facts.Inputs {
 		var v any

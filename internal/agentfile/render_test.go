@@ -105,6 +105,11 @@ Instructions {{here}}.`,
 			message:      "ONE \"TWO WORDS\" THREE in true about src/a.go on 2026-11-15 at main abc, dirty\n0=a 1=b a+b [\"a\",\"b\"] f none",
 		},
 		{
+			name: "inputs that are not given are nothing", kind: agentfile.Agent,
+			text:         "---\ninputs: {a: string, n: integer, l: array, o: object}\ntemplate: '<{{.Inputs.a}}{{.Inputs.n}}{{range .Inputs.l}}x{{end}}{{if .Inputs.o}}y{{end}}>'\n---\nx",
+			instructions: "x", message: "<>",
+		},
+		{
 			name: "files by pattern", kind: agentfile.Agent, text: "---\ntemplate: '{{files \"src/**/*.go\"}}'\n---\nx",
 			instructions: "x", message: "<file path=\"src/a.go\">\npackage a\n</file>\n<file path=\"src/sub/b.go\">\npackage b\n</file>",
 		},
@@ -133,7 +138,7 @@ Instructions {{here}}.`,
 			instructions: "x", message: `one "two words" three`, problem: "it makes more than 524288 bytes",
 		},
 		{
-			name: "what is wrong only when it runs", kind: agentfile.Agent, text: "---\ninputs: {a: object}\ntemplate: '{{.Inputs.a.b.c}}'\n---\nx",
+			name: "what is wrong only when it runs", kind: agentfile.Agent, inputs: `{"a": {}}`, text: "---\ninputs: {a: object}\ntemplate: '{{.Inputs.a.b.c}}'\n---\nx",
 			instructions: "x", message: `one "two words" three`, problem: "rendering the template of f.md: ",
 		},
 	} {
