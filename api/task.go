@@ -13,7 +13,7 @@ import (
 type TaskOptions struct {
 	// Tools are those that exist for the run, and that it may use without being
 	// asked; nil means those of the config.
-	Tools          []string `json:"tools,omitempty"`
+	Tools          []string `json:"tools,omitzero"`
 	PermissionMode string   `json:"permission_mode,omitempty"` // empty means that of the config
 	Role           string   `json:"role,omitempty"`            // that bounds what it may do; empty means that of the config
 	Sandbox        string   `json:"sandbox,omitempty"`         // off, files or strict; empty means that of the config

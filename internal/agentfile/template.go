@@ -19,7 +19,7 @@ import (
 const (
 	maxTemplate  = 256 << 10 // bytes of it
 	maxNodes     = 10_000    // of its parts
-	maxRendered  = 512 << 10 // bytes that it may make
+	maxRendered  = MaxFile + maxFiles // bytes that it may make
 	maxRounds    = 100_000   // of all its loops together
 	maxTemplates = 50        // how deep its parts may be nested
 )
