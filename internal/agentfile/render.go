@@ -74,7 +74,7 @@ func (d Definition) UsesCommands() []string {
 }
 
 func (d *Definition) body() (*compiled, error) {
-	return d.compile(d.Prompt, isTemplate.MatchString(d.Prompt), d.Kind != Agent)
+	return d.compile(d.Prompt, isTemplate(d.Prompt), d.Kind != Agent)
 }
 
 // Render makes of the definition and an input what the agent is told. The text of

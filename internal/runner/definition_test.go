@@ -90,7 +90,9 @@ func TestMissingToolsAreTold(t *testing.T) {
 	r := runner.New(runner.Options{
 		Providers: providers, Provider: scripted.Type,
 		Policy: fixed{runner.Rights{Tools: []string{"Read", "Agent", "Bash(git *)", "Bash(go *)", "mcp__s", "mcp__s__*", "mcp__other__x"}}},
-		Brief:  func(context.Context, runner.Run, string, runner.Rights) (runner.Brief, error) { return runner.Brief{}, nil },
+		Brief: func(context.Context, runner.Run, string, runner.Rights) (runner.Brief, error) {
+			return runner.Brief{}, nil
+		},
 	})
 	result := r.Execute(t.Context(), runner.Run{Task: nestor.Task{Input: "go"}}, host)
 	list, ok := result.Metadata["missing_tools"].([]string)
