@@ -123,9 +123,12 @@ var architecture = rules{
 			},
 		},
 		"agent/scripted": {
-			why:     "a provider knows the contract, and the words of conversations",
-			ours:    []string{"agent", "claude", "internal/yamltree"},
-			outside: allow{"os": "the file of a script"},
+			why:  "a provider knows the contract, and the words of conversations",
+			ours: []string{"agent", "claude", "internal/yamltree"},
+			outside: allow{
+				"os":                                     "the file of a script",
+				"github.com/modelcontextprotocol/go-sdk": "a script can call the tools of an agent's servers",
+			},
 		},
 		"api": {
 			why:  "programs of others import it to reach a daemon: it knows the vocabulary alone",
@@ -170,6 +173,13 @@ var architecture = rules{
 				"modernc.org/sqlite": "one file, no server, no cgo; chosen by BenchmarkDrivers",
 			},
 		},
+		"internal/graph": {
+			why:  "a graph is read, checked and run without knowing who runs its tasks",
+			ours: []string{".", "internal/yamltree"},
+			outside: allow{
+				"github.com/google/jsonschema-go": "whether a field that is referred to can be there",
+			},
+		},
 		"internal/plan": {
 			why:  "what happens next follows from a run, an input and the time, and from nothing else",
 			ours: []string{"."},
@@ -179,6 +189,15 @@ var architecture = rules{
 			ours: []string{".", "agent", "claude"},
 			outside: allow{
 				"github.com/google/jsonschema-go": "a result follows its schema, whatever the provider says",
+			},
+		},
+		"internal/spawn": {
+			why:  "what an agent can do with others; who executes it, and on what, is behind its interfaces",
+			ours: []string{".", "api", "internal/plan"},
+			outside: allow{
+				"os":                                     "the folders of sessions",
+				"net/http":                               "the statuses of problems",
+				"github.com/modelcontextprotocol/go-sdk": "the tools that agents have",
 			},
 		},
 		"internal/server": {
@@ -194,9 +213,9 @@ var architecture = rules{
 		"internal/daemon": {
 			why: "it builds the parts and runs them: the only place that knows them all",
 			ours: []string{
-				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "internal/agentfile", "internal/broker", "internal/engine",
-				"internal/eventlog", "internal/history", "internal/permission", "internal/plan", "internal/pool", "internal/runner",
-				"internal/sandbox", "internal/server", "internal/toolserver",
+				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "claude", "internal/agentfile", "internal/broker", "internal/engine",
+				"internal/eventlog", "internal/graph", "internal/history", "internal/permission", "internal/plan", "internal/pool", "internal/runner",
+				"internal/sandbox", "internal/server", "internal/spawn", "internal/toolserver",
 				"internal/workspace",
 			},
 			outside: allow{
@@ -255,6 +274,7 @@ var architecture = rules{
 				"os":                                "the folder of its files",
 				"syscall":                           "the lock on it",
 				"net":                               "errors of connections, to tell a broker that is away from one that refuses",
+				"golang.org/x/sync":                 "streams that are declared at once",
 				"golang.org/x/sys":                  "the same, on Windows",
 				"github.com/nats-io/nats-server/v2": "queues, replication, leases and timers are not written again",
 				"github.com/nats-io/nats.go":        "",
@@ -263,17 +283,18 @@ var architecture = rules{
 		},
 		"internal/cli": {
 			why:  "commands reach the parts through daemon and api; what comes back from another machine, they put into the folder themselves",
-			ours: []string{".", "agent/scripted", "api", "claude", "internal/agentfile", "internal/daemon", "internal/sandbox", "internal/workspace", "internal/yamltree", "scriptmodel"},
+			ours: []string{".", "agent/scripted", "api", "claude", "internal/agentfile", "internal/daemon", "internal/graph", "internal/permission", "internal/sandbox", "internal/spawn", "internal/workspace", "internal/yamltree", "scriptmodel"},
 			outside: allow{
-				"os":                     "",
-				"os/signal":              "Ctrl-C",
-				"syscall":                "and SIGTERM",
-				"net":                    "model serve listens, doctor tries to",
-				"net/http":               "doctor asks the scripted model",
-				"github.com/spf13/cobra": "",
-				"github.com/spf13/pflag": "",
-				"golang.org/x/term":      "whether somebody looks, and how much fits",
-				"golang.org/x/text":      "how many columns a character takes",
+				"github.com/modelcontextprotocol/go-sdk": "mcp is a server on stdin and stdout",
+				"os":                                     "",
+				"os/signal":                              "Ctrl-C",
+				"syscall":                                "and SIGTERM",
+				"net":                                    "model serve listens, doctor tries to",
+				"net/http":                               "doctor asks the scripted model",
+				"github.com/spf13/cobra":                 "",
+				"github.com/spf13/pflag":                 "",
+				"golang.org/x/term":                      "whether somebody looks, and how much fits",
+				"golang.org/x/text":                      "how many columns a character takes",
 			},
 		},
 		"tools/bench-engine": {

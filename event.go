@@ -215,6 +215,9 @@ type (
 		Tool         string            `json:"tool,omitempty"`
 		Input        json.RawMessage   `json:"input,omitempty"`
 		Question     string            `json:"question,omitempty"`
+		Options      []string          `json:"options,omitempty"` // of which one is chosen; none means any answer
+		Default      string            `json:"default,omitempty"` // the answer when nobody gives one in time
+		Until        time.Time         `json:"until,omitzero"`    // when that is; zero means never
 		PathFromRoot []ID              `json:"path_from_root,omitempty"`
 		Suggestions  []json.RawMessage `json:"suggestions,omitempty"`
 	}
@@ -224,7 +227,7 @@ type (
 		AskID    string          `json:"ask_id"`
 		Decision string          `json:"decision"` // allow, deny, or what was chosen
 		By       string          `json:"by,omitempty"`
-		Scope    string          `json:"scope,omitempty"` // once, run, tree
+		Scope    string          `json:"scope,omitempty"` // once, run, role
 		Data     json.RawMessage `json:"data,omitempty"`  // more, for who asked
 	}
 	// Letter is a message from one agent to another, or to all.

@@ -3,7 +3,6 @@ package nestor
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 )
@@ -87,6 +86,7 @@ type Limits struct {
 	Depth       int           `json:"max_depth,omitempty"`       // how deep below the root a run may be
 	Children    int           `json:"max_children,omitempty"`    // that live at once
 	Descendants int           `json:"max_descendants,omitempty"` // in all
+	Failures    int           `json:"max_failures,omitempty"`    // of children in a row, after which it gets no more
 	Attempts    int           `json:"max_attempts,omitempty"`    // in all, when connections fail
 	Backoff     time.Duration `json:"backoff,omitempty"`         // before the second attempt; doubled for each that follows
 	Resumes     int           `json:"max_resumes,omitempty"`     // after a worker was lost
@@ -99,7 +99,7 @@ type Limits struct {
 // DefaultLimits are those of a run that sets none.
 func DefaultLimits() Limits {
 	return Limits{
-		Turns: 25, Timeout: 600 * time.Second, Depth: 3, Children: 8, Descendants: 64, Attempts: 3, Resumes: 3, Backoff: time.Second,
+		Turns: 25, Timeout: 600 * time.Second, Depth: 3, Children: 8, Descendants: 64, Failures: 5, Attempts: 3, Resumes: 3, Backoff: time.Second,
 	}
 }
 
@@ -108,6 +108,7 @@ func (l Limits) Or(d Limits) Limits {
 	return Limits{
 		Turns: or(l.Turns, d.Turns), Timeout: or(l.Timeout, d.Timeout), BudgetUSD: or(l.BudgetUSD, d.BudgetUSD),
 		Depth: or(l.Depth, d.Depth), Children: or(l.Children, d.Children), Descendants: or(l.Descendants, d.Descendants),
+		Failures: or(l.Failures, d.Failures),
 		Attempts: or(l.Attempts, d.Attempts), Backoff: or(l.Backoff, d.Backoff), Resumes: or(l.Resumes, d.Resumes), Silence: or(l.Silence, d.Silence),
 		LimitWait: or(l.LimitWait, d.LimitWait),
 	}
@@ -124,7 +125,7 @@ func or[T int | float64 | time.Duration](a, b T) T {
 func (l Limits) Check() error {
 	for name, n := range map[string]float64{
 		"max_turns": float64(l.Turns), "timeout": float64(l.Timeout), "max_budget_usd": l.BudgetUSD, "max_depth": float64(l.Depth),
-		"max_children": float64(l.Children), "max_descendants": float64(l.Descendants), "max_attempts": float64(l.Attempts),
+		"max_children": float64(l.Children), "max_descendants": float64(l.Descendants), "max_failures": float64(l.Failures), "max_attempts": float64(l.Attempts),
 		"max_resumes": float64(l.Resumes), "backoff": float64(l.Backoff), "silence": float64(l.Silence), "limit_wait": float64(l.LimitWait),
 	} {
 		if !(n >= 0) || n > 1e18 { // also not a number
@@ -132,52 +133,4 @@ func (l Limits) Check() error {
 		}
 	}
 	return nil
-}
-
-// Graph is named tasks with dependencies.
-type Graph struct {
-	Name  string          `json:"name,omitempty"`
-	Tasks map[string]Node `json:"tasks"`
-}
-
-// Node is a task of a graph. Its After are names of the graph.
-type Node struct {
-	Task  Task     `json:"task"`
-	After []string `json:"after,omitempty"`
-}
-
-// Order returns the names of the tasks, each behind those that it comes after,
-// otherwise by name. It fails if a task comes after one that is not there, or
-// after itself.
-func (g Graph) Order() ([]string, error) {
-	const visiting, done = 1, 2
-	state, order := map[string]int{}, []string(nil)
-	var visit func(name string, path []string) error
-	visit = func(name string, path []string) error {
-		switch state[name] {
-		case done:
-			return nil
-		case visiting:
-			loop := append(path[slices.Index(path, name):], name)
-			return fmt.Errorf("tasks that wait for each other: %q", loop)
-		}
-		state[name] = visiting
-		for _, before := range slices.Sorted(slices.Values(g.Tasks[name].After)) {
-			if _, ok := g.Tasks[before]; !ok {
-				return fmt.Errorf("task %q comes after %q, which is not in the graph", name, before)
-			}
-			if err := visit(before, append(path, name)); err != nil {
-				return err
-			}
-		}
-		state[name] = done
-		order = append(order, name)
-		return nil
-	}
-	for _, name := range slices.Sorted(maps.Keys(g.Tasks)) {
-		if err := visit(name, nil); err != nil {
-			return nil, err
-		}
-	}
-	return order, nil
 }

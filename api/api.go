@@ -7,8 +7,15 @@
 //	GET  /v1/runs/{id}/tree        {"runs": [Run]}
 //	GET  /v1/runs/{id}/events      EventsQuery → server-sent events
 //	GET  /v1/runs/{id}/changes     the files that it changed on another machine, in an archive
+//	GET  /v1/runs/{id}/diff        what it changed on this machine: Diff
 //	POST /v1/runs/{id}/cancel      Cancellation
 //	POST /v1/runs/{id}/messages    Message
+//	GET  /v1/workspaces            {"workspaces": [Space]}
+//	POST /v1/workspaces/collect    Collection → {"workspaces": [Space]}
+//	POST /v1/workspaces/{id}/end   Ending → Workspace
+//	POST /v1/workspaces/{id}/approve  Approval → Workspace
+//	POST /v1/runs/{id}/asks/{ask}  Answer
+//	GET  /v1/asks                  {"asks": [OpenAsk]}
 //	GET  /v1/search                q and Query → {"hits": [Hit]}
 //	POST /v1/backup                {"path": file}
 //	GET  /v1/info                  Info
@@ -18,6 +25,17 @@
 // what is live only has no id. "event: end" says that all was said, "event:
 // error" has a Problem as data, and a comment comes at least every 15 seconds.
 // Last-Event-ID goes on where a stream was cut, as after does.
+//
+// Processes of runs have a socket of their own, on which every request shows the
+// run's token, as a bearer's. There is what an agent can do with others:
+//
+//	POST /v1/spawn                 Spawn → Child
+//	POST /v1/wait                  WaitFor → {"runs": [Child]}
+//	POST /v1/letters               Letter → {"to": [id]}
+//	POST /v1/inbox                 → {"letters": [Letter]}
+//	POST /v1/progress              Progress
+//	POST /v1/questions             Question → Reply
+//	GET  /v1/runs/{id}, /v1/runs/{id}/tree, POST /v1/runs/{id}/cancel, /messages
 //
 // What goes wrong is a [Problem]. Times are RFC 3339, spans of time in bodies
 // are nanoseconds.
@@ -61,6 +79,7 @@ type Run struct {
 	Resumes  int             `json:"resumes,omitempty"`
 	Retries  int             `json:"retries,omitempty"`
 	Worker   string          `json:"worker,omitempty"`
+	Trace    string          `json:"trace_id,omitempty"`   // the W3C trace of its tree
 	Session  string          `json:"session_id,omitempty"` // the provider's
 	Limits   nestor.Limits   `json:"limits,omitzero"`
 	CostUSD  float64         `json:"cost_usd"`  // its own

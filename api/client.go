@@ -25,6 +25,7 @@ import (
 type Client struct {
 	http      http.Client
 	transport *http.Transport
+	token     string // of an agent; empty means that the socket says who asks
 }
 
 // NewClient returns a client of the daemon that listens on a Unix socket. It
@@ -215,6 +216,9 @@ func (c *Client) open(ctx context.Context, r request) (*http.Response, error) {
 	}
 	if r.accept != "" {
 		req.Header.Set("Accept", r.accept)
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	if r.again {
 		req.Header["Idempotency-Key"] = nil // never sent; net/http may ask again when a kept connection turns out to be closed

@@ -28,6 +28,7 @@ const (
 	TypeLimit       = "urn:nestor:problem:limit"
 	TypeNoChanges   = "urn:nestor:problem:no-changes" // the run has brought no files back
 	TypeStopping    = "urn:nestor:problem:stopping"   // the daemon ends
+	TypeToken       = "urn:nestor:problem:token"      // no run has the token that was shown
 )
 
 // Problem is an answer that is an error, as RFC 9457 has it. Through it
@@ -82,10 +83,11 @@ type wireProblem struct {
 }
 
 type wireLimit struct {
-	Limit string  `json:"limit"`
-	Max   float64 `json:"max"`
-	Left  float64 `json:"left"`
-	Asked float64 `json:"asked"`
+	Limit  string  `json:"limit"`
+	Max    float64 `json:"max"`
+	Left   float64 `json:"left"`
+	Asked  float64 `json:"asked"`
+	Reason string  `json:"reason,omitempty"`
 }
 
 // MarshalJSON writes p with the names of RFC 9457.

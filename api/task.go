@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+
+	"github.com/dfaf701a/nestor"
 )
 
 // TaskOptions are what a task says to whoever runs it, in nestor.Task.Data. The
@@ -19,10 +21,27 @@ type TaskOptions struct {
 	Sandbox        string   `json:"sandbox,omitempty"`         // off, files or strict; empty means that of the config
 	Env            []string `json:"env,omitempty"`             // K=V, for what the agent starts
 	Session        string   `json:"session_id,omitempty"`      // of the provider, to go on with; empty begins a new one
+	// Delegation says who starts agents for the run: pool, the default, or cli,
+	// which leaves the Claude CLI its own tool for it.
+	Delegation string `json:"delegation,omitempty"`
+	// Trace is the W3C traceparent that the tree of runs belongs to; empty means
+	// that its root begins one.
+	Trace string `json:"traceparent,omitempty"`
+	// Above bounds the run by what the runs above it may do, besides its own role
+	// and tools. The daemon sets it.
+	Above []Bounds `json:"above,omitempty"`
+	// Graph is what the run is if it is no agent's: its tasks are the runs below
+	// it. Fresh says that what they gave before does not count.
+	Graph     *nestor.Graph    `json:"graph,omitempty"`
+	Fresh     bool             `json:"fresh,omitempty"`
+	Workspace WorkspaceOptions `json:"workspace,omitzero"` // what it works in
 	// Subdir is the task's folder as its place in the project, with slashes, for
 	// workers on other machines. The daemon sets it; empty means that the task
 	// names no folder, or one outside of the project.
 	Subdir string `json:"subdir,omitempty"`
+	// Approves is the run whose work is merged if this one finds it good. The
+	// daemon sets it, and takes it from nobody; empty means none.
+	Approves nestor.ID `json:"approves,omitempty"`
 
 	// What follows is for tasks that name an agent.
 
@@ -48,6 +67,20 @@ type AgentOptions struct {
 	Delegation string   `json:"delegation,omitempty"` // pool or cli; empty means pool
 }
 
+// Bounds are what a run may do, for those below it.
+type Bounds struct {
+	Role  string   `json:"role,omitempty"` // empty means none
+	Tools []string `json:"tools,omitzero"` // nil means all
+	Swarm string   `json:"swarm,omitempty"`
+	Dir   string   `json:"dir,omitempty"` // where it works
+}
+
+// The values of TaskOptions.Delegation.
+const (
+	DelegationPool = "pool"
+	DelegationCLI  = "cli"
+)
+
 // ParseTaskOptions reads the Data of a task. It fails if there is something in it
 // that nobody would read.
 func ParseTaskOptions(data json.RawMessage) (TaskOptions, error) {
@@ -65,8 +98,26 @@ func ParseTaskOptions(data json.RawMessage) (TaskOptions, error) {
 			return TaskOptions{}, fmt.Errorf("data of the task: env %.60q: want NAME=VALUE", kv)
 		}
 	}
+	if o.Delegation != "" && o.Delegation != DelegationPool && o.Delegation != DelegationCLI {
+		return TaskOptions{}, fmt.Errorf("data of the task: delegation %.60q: there are %s and %s", o.Delegation, DelegationPool, DelegationCLI)
+	}
+	if o.Trace != "" {
+		if _, err := ParseTrace(o.Trace); err != nil {
+			return TaskOptions{}, fmt.Errorf("data of the task: %w", err)
+		}
+	}
 	if o.Subdir != "" && !fs.ValidPath(o.Subdir) {
 		return TaskOptions{}, fmt.Errorf("data of the task: subdir %.200q: want a path in the project, such as docs/guide", o.Subdir)
+	}
+	switch o.Workspace.Kind {
+	case "", "plain", "swarm", "worktree":
+	default:
+		return TaskOptions{}, fmt.Errorf("data of the task: workspace kind %.60q: want plain, swarm or worktree", o.Workspace.Kind)
+	}
+	switch o.Workspace.End {
+	case "", "keep", "merge", "drop":
+	default:
+		return TaskOptions{}, fmt.Errorf("data of the task: workspace end %.60q: want keep, merge or drop", o.Workspace.End)
 	}
 	return o, nil
 }

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -104,7 +105,7 @@ func (a *apiAgent) session(ctx context.Context, t *turn) (*session, error) {
 	}
 	s := &session{
 		p: a.p, set: a.set, id: a.resume, conv: newConversation(a.p.prices), log: a.p.opts.Log,
-		gate: gate{mode: a.set.mode, allow: a.set.allowed}, source: "startup",
+		gate: gate{mode: a.set.mode, allow: slices.Concat(a.set.allowed, a.set.approved)}, source: "startup",
 	}
 	if a.resume == "" {
 		s.id = newUUID()

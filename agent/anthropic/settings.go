@@ -33,6 +33,7 @@ type settings struct {
 	partial         bool
 	mode            claude.PermissionMode
 	allowed         []permission.Rule
+	approved        []permission.Rule      // that do not make a tool exist
 	schema          *schema                // nil if the result is free text
 	request         []option.RequestOption // where to, and in whose name
 	reachable       bool                   // there is a key, a token or a base URL
@@ -69,7 +70,7 @@ func (p *Provider) settingsOf(c agent.Config) (*settings, error) {
 	if !slices.Contains(permissionModes, s.mode) {
 		fail("there is no permission mode %q; there are: default, acceptEdits, bypassPermissions, plan, dontAsk", s.mode)
 	}
-	if c.Resume != "" && !sessionName.MatchString(c.Resume) {
+	if c.Resume != "" && !sessionName(c.Resume) {
 		fail("%q is no session to resume: its name has letters, digits, - and _", c.Resume)
 	}
 	for _, text := range c.AllowedTools {
@@ -78,6 +79,13 @@ func (p *Provider) settingsOf(c agent.Config) (*settings, error) {
 			errs = append(errs, err)
 		}
 		s.allowed = append(s.allowed, r)
+	}
+	for _, text := range c.Approved {
+		r, err := permission.ParseRule(text)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		s.approved = append(s.approved, r)
 	}
 	if c.Limits.MaxTurns < 0 || c.Limits.MaxBudgetUSD < 0 || c.Limits.Timeout < 0 {
 		fail("a limit is negative: zero means none")
@@ -132,6 +140,9 @@ func (s *settings) credentials(o Options) {
 // offers tells whether the model may see the tool at all. MCP servers are
 // offered whole, as the CLI does.
 func (s *settings) offers(name string) bool {
+	if slices.Contains(s.DeniedTools, name) {
+		return false
+	}
 	return s.AllowedTools == nil || strings.HasPrefix(name, "mcp__") ||
 		slices.ContainsFunc(s.allowed, func(r permission.Rule) bool { return r.Tool == name })
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/dfaf701a/nestor/agent"
@@ -25,6 +26,8 @@ type performance struct {
 	id     string // of what the model says, with the number of the round
 	rounds int    // calls of the model so far
 	last   string // text that was said last
+	reply  string // of the last tool that was run
+	called bool   // there was one
 }
 
 func (p *performance) run(ctx context.Context) error {
@@ -94,6 +97,14 @@ func (p *performance) tool(ctx context.Context, t *Tool) error {
 	}
 	if err := pause(ctx, t.After); err != nil {
 		return err
+	}
+	if t.Call {
+		text, failed := p.player.call(ctx, t.Name, input)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		p.reply, p.called = text, true
+		t = &Tool{Result: p.escape(text), Error: failed}
 	}
 	result := &claude.ToolResult{ToolUseID: id, Content: []claude.Block{&claude.Text{Text: p.fill(t.Result)}}, IsError: t.Error}
 	if err := p.tell(&claude.User{Header: p.header(), Content: []claude.Block{result}}); err != nil {
@@ -233,10 +244,21 @@ func (p *performance) say(m agent.Message) error {
 
 // fill replaces $1, ${name} … in text by what was matched.
 func (p *performance) fill(text string) string {
+	if p.called {
+		text = strings.ReplaceAll(text, "${result}", p.escape(p.reply))
+	}
 	if p.match == nil {
 		return text
 	}
 	return string(p.turn.When.ExpandString(nil, text, p.content, p.match))
+}
+
+// escape returns text as it has to be written for fill to give it.
+func (p *performance) escape(text string) string {
+	if p.match == nil {
+		return text
+	}
+	return strings.ReplaceAll(text, "$", "$$")
 }
 
 // fillAll fills in all strings of a value.

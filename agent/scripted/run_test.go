@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/agent"
@@ -39,6 +40,8 @@ func (h *host) Delta(nestor.Event)                             {}
 func (h *host) Began(context.Context, string) error            { return nil }
 func (h *host) Letters(int) ([]runner.Letter, <-chan struct{}) { return nil, nil }
 func (h *host) Heard(int)                                      {}
+func (h *host) Expect(context.Context, int) (bool, error)      { return false, nil }
+func (h *host) Rested() time.Time                              { return time.Time{} }
 
 // A run of a script leaves the events and the result of one of the CLI.
 func TestScriptBecomesARun(t *testing.T) {

@@ -138,30 +138,53 @@ func readLine(n *node) (Line, error) {
 			l.Tool = &t
 			return err
 		},
+		"call": func(n *node) error {
+			ways++
+			t, err := readCall(n)
+			l.Tool = &t
+			return err
+		},
 		"after": yamltree.Into(&l.After, (*node).Duration),
 	})
 	if err == nil && ways != 1 {
-		err = n.Errorf("a line is one of text, thinking and tool")
+		err = n.Errorf("a line is one of text, thinking, tool and call")
 	}
 	return l, err
+}
+
+// readInput returns what reads the input of a tool.
+func readInput(input *map[string]any) func(*node) error {
+	return func(n *node) error {
+		value, err := n.Any()
+		if err != nil {
+			return err
+		}
+		var ok bool
+		if *input, ok = value.(map[string]any); !ok {
+			return n.Errorf("want the input of a tool, such as {command: ls}, got %s", n.What())
+		}
+		return nil
+	}
+}
+
+func readCall(n *node) (Tool, error) {
+	t := Tool{Call: true}
+	err := n.Each(map[string]func(*node) error{
+		"name":  yamltree.Into(&t.Name, (*node).Text),
+		"input": readInput(&t.Input),
+		"after": yamltree.Into(&t.After, (*node).Duration),
+	})
+	if _, _, ok := splitTool(t.Name); err == nil && !ok {
+		err = n.Errorf("name is %.60q: want the tool of an MCP server, such as mcp__server__tool", t.Name)
+	}
+	return t, err
 }
 
 func readTool(n *node) (Tool, error) {
 	var t Tool
 	err := n.Each(map[string]func(*node) error{
-		"name": yamltree.Into(&t.Name, (*node).Text),
-		"input": func(n *node) error {
-			value, err := n.Any()
-			if err != nil {
-				return err
-			}
-			input, ok := value.(map[string]any)
-			if !ok {
-				return n.Errorf("want the input of a tool, such as {command: ls}, got %s", n.What())
-			}
-			t.Input = input
-			return nil
-		},
+		"name":   yamltree.Into(&t.Name, (*node).Text),
+		"input":  readInput(&t.Input),
 		"result": yamltree.Into(&t.Result, (*node).Text),
 		"error":  yamltree.Into(&t.Error, (*node).Bool),
 		"after":  yamltree.Into(&t.After, (*node).Duration),

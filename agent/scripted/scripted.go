@@ -13,6 +13,8 @@
 //	      - thinking: hm
 //	      - text: I copy $1.            # $1, ${name} … stand for what when matched, $$ for $
 //	      - tool: {name: Bash, input: {command: cp $1 $2}, result: ok, error: false, after: 20ms}
+//	      - call: {name: mcp__notes__add, input: {text: I copied $1.}}   # of an MCP server, really
+//	      - text: the server says ${result}
 //	      - text: done
 //	        after: 100ms                # how long it takes to say it
 //	    cost_usd: 0.01
@@ -31,8 +33,10 @@
 //
 // What the agent of a script says has the metadata that provider "sdk" gives it,
 // see [agent.Translate]: init at the beginning, assistant_text, thinking, tool_use
-// and tool_result, a result at the end. No tool is run; each call is another turn
-// of the model, and counts against Limits.MaxTurns.
+// and tool_result, a result at the end. No tool is run, except by call: that of one
+// of the agent's MCP servers, in this process, whose text is ${result} in what
+// follows. Each call is another turn of the model, and counts against
+// Limits.MaxTurns.
 package scripted
 
 import (
@@ -44,6 +48,8 @@ import (
 	"regexp"
 	"sync"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/dfaf701a/nestor/agent"
 )
@@ -79,13 +85,16 @@ type Line struct {
 	Tool     *Tool          // the call; nil if it is none
 }
 
-// Tool is a call of a tool, which is not run.
+// Tool is a call of a tool, which is not run unless Call is set.
 type Tool struct {
 	Name   string
 	Input  map[string]any // its strings are filled in as Line.Content is
 	Result string         // filled in, too
 	Error  bool           // Result says what went wrong
 	After  time.Duration  // how long the tool takes
+	// Call has the tool run, whose name is mcp__server__tool: of a server in this
+	// process, among those of the agent. Result and Error are not used.
+	Call bool
 }
 
 // Result is what is told at the end of a turn.
@@ -170,7 +179,9 @@ type player struct {
 	provider *Provider
 	config   agent.Config
 	session  string
-	cost     float64 // so far; belongs to whoever handles a message
+	cost     float64                       // so far; belongs to whoever handles a message
+	once     sync.Once                     // ends the connections
+	servers  map[string]*mcp.ClientSession // that were called; likewise
 }
 
 func (a *player) Name() string { return a.config.Name }
@@ -237,5 +248,9 @@ func pause(ctx context.Context, d time.Duration) error {
 // Shutdown ends the agent and waits for what it says.
 func (a *player) Shutdown(ctx context.Context) error {
 	a.Terminate()
-	return a.Wait(ctx)
+	if err := a.Wait(ctx); err != nil {
+		return err
+	}
+	a.once.Do(a.hangUp)
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
 	"github.com/dfaf701a/nestor/agent"
@@ -74,5 +75,43 @@ func TestTimeLimit(t *testing.T) {
 func TestNameIsNeeded(t *testing.T) {
 	if _, err := scripted.New().Create(t.Context(), agent.Config{}); !errors.Is(err, agent.ErrProvider) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A call reaches a server of the agent, and what it says can be said on.
+func TestCallReachesAServer(t *testing.T) {
+	type input struct {
+		Text string `json:"text"`
+	}
+	server := mcp.NewServer(&mcp.Implementation{Name: "notes", Version: "1"}, nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "add"}, func(_ context.Context, _ *mcp.CallToolRequest, in input) (*mcp.CallToolResult, any, error) {
+		if in.Text == "" {
+			return nil, nil, errors.New("there is no text")
+		}
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "kept $1 " + in.Text}}}, nil, nil
+	})
+	config := agent.Config{Name: "a", MCPServers: map[string]agent.MCPServer{"notes": {Server: server}}}
+	p := parse(t, `turns: [{when: "keep (.*)", say: [{call: {name: mcp__notes__add, input: {text: $1}}}, {text: "it says: ${result}"}]}]`)
+	a, err := p.Create(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Shutdown(context.WithoutCancel(t.Context()))
+	for given, want := range map[string]string{"keep this": "it says: kept $1 this", "keep ": "it says: there is no text"} {
+		var last agent.Message
+		for m, err := range a.Handle(t.Context(), agent.NewMessage("test", given)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = m
+		}
+		if last.Content != want {
+			t.Errorf("%q: it says %q", given, last.Content)
+		}
+	}
+	for m, err := range a.Handle(t.Context(), agent.NewMessage("test", "keep this")) {
+		if err == nil && m.Metadata["sdk_type"] == "tool_result" && m.Metadata["is_error"] != false {
+			t.Errorf("the result is %+v", m)
+		}
 	}
 }

@@ -31,7 +31,7 @@ const (
 // configKeys is all that can be configured. Files, environment, flags, 'config
 // show' and docs/config.md follow from it.
 func configKeys() []configKey {
-	return []configKey{
+	return append([]configKey{
 		{name: "provider", doc: "what runs agents: the Claude CLI, our own loop over the Messages API, or a written conversation",
 			in: func(c *config) setting { return choiceSetting{&c.Provider, []string{"sdk", "api", "scripted"}} }},
 		{name: "model", doc: "the model; a tier stands for what `models` says",
@@ -51,10 +51,46 @@ func configKeys() []configKey {
 			}},
 		{name: "permission_mode", trust: widerMode, doc: "what happens to tool calls that no rule decides", flag: "permission-mode",
 			in: func(c *config) setting { return choiceSetting{&c.PermissionMode, permissionModes()} }},
-		{name: "role", doc: "what bounds a run: orchestrator, implementer, researcher, critic, reviewer, monitor; unset means none",
+		{name: "role", doc: "what bounds a run: orchestrator, implementer, researcher, critic, reviewer, monitor or an own one; unset means none",
 			in: func(c *config) setting { return textSetting{&c.Role, "a role's name"} }},
 		{name: "sandbox", doc: "how an agent's processes are confined: not at all, to their files, or to these and the network", trust: weaker,
 			in: func(c *config) setting { return choiceSetting{&c.Sandbox, []string{"off", "files", "strict"}} }},
+		{name: "delegation", doc: "who starts agents for agents: this program, or the Claude CLI by its own tool",
+			in: func(c *config) setting { return choiceSetting{&c.Delegation, []string{"pool", "cli"}} }},
+		{name: "results.max_bytes", doc: "bytes of a result that go up to the agent that started the run", flag: "results-max-bytes",
+			in: func(c *config) setting { return countSetting{&c.MaxResult, 1024} }},
+		{name: "workspace.kind", doc: "what a run works in: the folder itself, the workspace of its swarm, or a git worktree; unset chooses", flag: "workspace",
+			in: func(c *config) setting {
+				return choiceSetting{&c.Workspace.Kind, []string{"plain", "swarm", "worktree"}}
+			}},
+		{name: "workspace.base", doc: "the branch or commit where a worktree begins; unset means the one that is checked out",
+			in: func(c *config) setting { return textSetting{&c.Workspace.Base, "a branch or commit"} }},
+		{name: "workspace.setup", noEnv: true, trust: someTools, doc: "the command that makes a new worktree ready; unset means none",
+			in: func(c *config) setting {
+				return listSetting{p: &c.Workspace.Setup, what: "a command as a list, such as [make, deps]"}
+			}},
+		{name: "workspace.copy", doc: "files and folders of the project that are copied into a new worktree, such as .env",
+			in: func(c *config) setting {
+				return listSetting{p: &c.Workspace.Copy, what: "a list of paths, such as [.env]"}
+			}},
+		{name: "workspace.ports", doc: "how many TCP ports a run gets, at most 100",
+			in: func(c *config) setting { return countSetting{&c.Workspace.Ports, 0} }},
+		{name: "workspace.end", doc: "what becomes of a worktree when its run is over", flag: "workspace-end",
+			in: func(c *config) setting {
+				return choiceSetting{&c.Workspace.End, []string{"keep", "merge", "drop"}}
+			}},
+		{name: "workspace.approve", trust: nobody, doc: "who has to find the work in a worktree good before it is merged",
+			in: func(c *config) setting {
+				return choiceSetting{&c.Workspace.Approve, []string{"none", "critic", "person"}}
+			}},
+		{name: "workspace.collect.age", doc: "how long ago a run used its folder last that is collected; 0s means that age is no reason",
+			in: func(c *config) setting { return spanSetting{&c.Workspace.Age, 0} }},
+		{name: "workspace.collect.size", doc: "what folders of runs may have together before the oldest are collected; 0 means that size is no reason",
+			in: func(c *config) setting { return sizeSetting{&c.Workspace.Size} }},
+		{name: "env.pass", trust: someTools, doc: "variables of yours that a run's processes get, besides those that all do",
+			in: func(c *config) setting {
+				return listSetting{&c.Pass, "a list of variables, such as [GOPROXY, \"AWS_*\"]", checkVariable}
+			}},
 		{name: "slots", doc: "how many agents work at once",
 			in: func(c *config) setting { return countSetting{&c.Slots, 1} }},
 
@@ -70,6 +106,8 @@ func configKeys() []configKey {
 			in: func(c *config) setting { return countSetting{&c.Limits.Children, 1} }},
 		{name: "limits.max_descendants", doc: "runs below a run, in all", flag: "max-descendants",
 			in: func(c *config) setting { return countSetting{&c.Limits.Descendants, 1} }},
+		{name: "limits.max_failures", doc: "runs that fail in a row, of those that a run starts, after which it may start no more", flag: "max-failures",
+			in: func(c *config) setting { return countSetting{&c.Limits.Failures, 1} }},
 		{name: "limits.max_attempts", doc: "attempts of a run when connections fail", flag: "max-attempts",
 			in: func(c *config) setting { return countSetting{&c.Limits.Attempts, 1} }},
 		{name: "limits.max_resumes", doc: "how often a run goes on after its worker was lost", flag: "max-resumes",
@@ -111,7 +149,7 @@ func configKeys() []configKey {
 			in: func(c *config) setting { return listSetting{&c.Label, "a list of labels, such as [gpu]", checkLabel} }},
 		{name: "archive_after", doc: "how long after its end a tree leaves the log for the archive", flag: "archive-after",
 			in: func(c *config) setting { return spanSetting{&c.ArchiveAfter, 0} }},
-	}
+	}, roleKeys(anyRole)...)
 }
 
 // sdkEnvKeyOf makes of the key for all variables of the CLI that of one.

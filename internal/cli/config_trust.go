@@ -49,6 +49,9 @@ func widerMode(words []string) bool {
 	return !slices.Contains([]string{"default", "plan", "dontAsk", "acceptEdits"}, words[0])
 }
 
+// nobody tells whether work is merged that nobody has looked at.
+func nobody(words []string) bool { return words[0] == "none" }
+
 // weaker tells whether a sandbox may be less than what the user chose.
 func weaker(words []string) bool { return words[0] != "strict" }
 
@@ -190,7 +193,7 @@ func configTrust(project string, remove bool, stdin io.Reader, stdout io.Writer)
 		_, err := fmt.Fprintf(stdout, "%s is not trusted\n", quotedUnlessPlain(mine.path))
 		return err
 	}
-	l := &configLoader{config: defaultConfig(), home: vars["HOME"]}
+	l := newConfigLoader(vars["HOME"])
 	l.add(l.file(mine, false))
 	if l.errs != nil {
 		return yamltree.Join(l.errs)

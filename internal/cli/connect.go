@@ -12,6 +12,7 @@ import (
 	"github.com/dfaf701a/nestor/agent/scripted"
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/daemon"
+	"github.com/dfaf701a/nestor/internal/workspace"
 )
 
 // connectFor is how long a project may be owned by somebody who does not answer:
@@ -23,7 +24,14 @@ type dialer func(context.Context) (*link, error)
 
 // newDialer returns the dialer of the project that dir belongs to. It reaches the
 // daemon that runs, or becomes one, which executes runs only if it works.
+//
+// Inside of an agent it is the way that the agent's run has.
 func newDialer(dir string, works bool) (dialer, error) {
+	if client := agentClient(os.Getenv); client != nil {
+		return func(context.Context) (*link, error) {
+			return &link{client: client, close: func() error { client.Close(); return nil }}, nil
+		}, nil
+	}
 	project, err := projectDir(dir)
 	if err != nil {
 		return nil, err
@@ -119,7 +127,12 @@ func daemonOptions(project string, cfg *config) (daemon.Options, error) {
 // workerOptions says how runs are executed.
 func workerOptions(cfg *config) (daemon.Worker, error) {
 	w := daemon.Worker{
-		Provider: cfg.Provider, Slots: cfg.Slots, Labels: cfg.Label, Tools: cfg.Tools, Mode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Settings: cfg.SDK.Settings, Models: cfg.Models,
+		Provider: cfg.Provider, Slots: cfg.Slots, Labels: cfg.Label, Tools: cfg.Tools, Mode: cfg.PermissionMode, Role: cfg.Role, Roles: cfg.Roles, Pass: cfg.Pass, Sandbox: cfg.Sandbox, Settings: cfg.SDK.Settings,
+		Models: cfg.Models, Delegation: cfg.Delegation, MaxResult: cfg.MaxResult,
+	}
+	w.Workspace = daemon.Workspaces{
+		Kind: cfg.Workspace.Kind, Base: cfg.Workspace.Base, Setup: cfg.Workspace.Setup, Copy: cfg.Workspace.Copy, Ports: cfg.Workspace.Ports,
+		End: cfg.Workspace.End, Approve: cfg.Workspace.Approve, Collect: workspace.Policy{Age: cfg.Workspace.Age, Size: cfg.Workspace.Size},
 	}
 	w.SDK.Path = cfg.SDK.Path
 	for name, value := range cfg.SDK.Env {

@@ -221,7 +221,7 @@ rules:
       - {text: I write., tools: [{name: Write, input: {file_path: $WORK/out.txt, content: hello}}]}
       - text: It is written.`,
 			status: nestor.Success, output: "It is written.", file: "out.txt=hello",
-			story: opening + "agent_complete tool_start tool_complete agent_complete" + closing,
+			story: opening + "agent_complete tool_start tool_complete workspace_write agent_complete" + closing,
 		},
 		{
 			name: "thinking", script: `rules: [{turns: [{thinking: hm, text: I thought.}]}]`,
@@ -235,9 +235,18 @@ rules:
       - {text: I delegate., tools: [{name: Agent, input: {description: look, prompt: look closely, subagent_type: general-purpose, run_in_background: false}}]}
       - text: "it said: {{.ToolResult}}"
   - when: {user: look closely}
-    turns: [{text: I saw it.}]`, args: []string{"delegate"},
+    turns: [{text: I saw it.}]`, args: []string{"--delegation", "cli", "delegate"},
 			status: nestor.Success, output: "I saw it.",
 			story: opening + "agent_complete tool_start agent_complete tool_complete agent_complete" + closing,
+		},
+		{
+			name: "subagents of the CLI are taken away", only: "sdk", script: `
+rules:
+  - turns:
+      - {text: I delegate., tools: [{name: Agent, input: {description: look, prompt: look closely, subagent_type: general-purpose}}]}
+      - text: "it said: {{.ToolResult}}"`,
+			status: nestor.Success, output: "No such tool available: Agent",
+			story: opening + "agent_complete tool_start tool_complete agent_complete" + closing,
 		},
 		{
 			// Our own loop has no such tool: it says so to the model. Runs below a run are

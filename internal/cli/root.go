@@ -87,6 +87,8 @@ func codeOf(ctx context.Context, err error) exitCode {
 func newRoot() *cobra.Command {
 	root := newGroup("nestor", "Run Claude agents that nest",
 		newRun(),
+		newSpawn(),
+		newMCP(),
 		newServe(),
 		newWorker(),
 		newHistory(),
@@ -96,7 +98,10 @@ func newRoot() *cobra.Command {
 		newModel(),
 		newRuns(),
 		newAgents(),
+		newGraph(),
 		newInit(),
+		newWorkspaces(),
+		newAsks(),
 		newCompletion(),
 	)
 	root.Example = "nestor run \"say hello\"\nnestor doctor\nnestor model serve --script hello.yaml"

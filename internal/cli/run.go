@@ -14,6 +14,7 @@ import (
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/internal/daemon"
 )
 
 type runOptions struct {
@@ -22,6 +23,7 @@ type runOptions struct {
 	schema, output      string
 	input, focus        string
 	resume              string
+	trace               string // W3C traceparent; empty means that of the environment
 	env, set            []string
 	json, stream, quiet bool
 	verbose             bool
@@ -31,7 +33,8 @@ type runOptions struct {
 // its help.
 var runKeys = []string{
 	"provider", "model", "tools", "permission_mode", "limits.max_turns", "limits.max_depth", "limits.max_budget_usd", "limits.timeout",
-	"limits.silence", "limits.limit_wait", "role", "sandbox",
+	"limits.silence", "limits.limit_wait", "role", "sandbox", "delegation",
+	"workspace.kind", "workspace.end",
 }
 
 func newRun() *cobra.Command {
@@ -62,8 +65,16 @@ nestor run --resume 0199d3a2 "and now the other half"`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return runRun(cmd, args, opts) },
 	}
+	cmd.Flags().SortFlags = false
+	opts.addFlags(cmd)
 	flags := cmd.Flags()
-	flags.SortFlags = false
+	flags.StringVar(&opts.resume, "resume", "", "go on with the conversation of `RUN`; without a prompt, follow it")
+	return cmd
+}
+
+// addFlags adds the flags of a command that runs an agent.
+func (opts *runOptions) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.StringVar(&opts.agent, "agent", "", "the `NAME` of the agent, skill or command; see 'nestor agents list'")
 	for _, name := range runKeys {
 		k, _ := findKey(name)
@@ -78,12 +89,10 @@ nestor run --resume 0199d3a2 "and now the other half"`,
 	flags.StringArrayVar(&opts.set, "set", nil, "give the agent's input `NAME=VALUE`; may be repeated")
 	flags.StringVar(&opts.output, "output", "", "write the result to `FILE` too")
 	flags.StringArrayVar(&opts.env, "env", nil, "set `NAME=VALUE` for what the agent starts; may be repeated")
-	flags.StringVar(&opts.resume, "resume", "", "go on with the conversation of `RUN`; without a prompt, follow it")
 	flags.BoolVar(&opts.json, "json", false, "print the result as one JSON document")
 	flags.BoolVar(&opts.stream, "stream-json", false, "print each event as a line of JSON")
 	flags.BoolVarP(&opts.quiet, "quiet", "q", false, "print the result alone")
 	flags.BoolVarP(&opts.verbose, "verbose", "v", false, "show results of tools and thoughts in full")
-	return cmd
 }
 
 func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
@@ -111,6 +120,42 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 	if opts.agent == "" && len(opts.set) > 0 {
 		return misuse(cmd, "--set gives inputs to an agent: name it with --agent")
 	}
+	prompt, err := promptOf(cmd, args, opts)
+	if err != nil {
+		return err
+	}
+	if client := agentClient(os.Getenv); client != nil {
+		defer client.Close()
+		if opts.resume != "" || opts.stream {
+			return misuse(cmd, "--resume and --stream-json: inside of an agent a run is a child of its own")
+		}
+		opts.input = ""
+		if err := spawnInside(cmd, client, spawnOptions{runOptions: opts, task: prompt}); err != nil {
+			return fmt.Errorf("run: %w", refused(err))
+		}
+		return nil
+	}
+	task, d, err := rootTask(cmd, prompt, opts)
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	d.Lone = true
+	f := &following{opts: opts, daemon: d, task: task, prompt: prompt, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr()}
+	if terminalOf(cmd.InOrStdin()) != nil {
+		f.stdin = cmd.InOrStdin()
+	}
+	if err := f.run(cmd.Context()); err != nil {
+		if _, coded := errors.AsType[*codedError](err); coded {
+			return err
+		}
+		return fmt.Errorf("run: %w", err)
+	}
+	return nil
+}
+
+// rootTask makes the task that a command line asks for, and says how the daemon of
+// its project is built.
+func rootTask(cmd *cobra.Command, prompt string, opts runOptions) (nestor.Task, daemon.Options, error) {
 	changed := map[string]string{}
 	for _, name := range runKeys {
 		k, _ := findKey(name)
@@ -120,33 +165,18 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 	}
 	project, err := projectDir(opts.dir)
 	if err != nil {
-		return fmt.Errorf("run: %w", err)
+		return nestor.Task{}, daemon.Options{}, err
 	}
 	cfg, err := loadConfig(project, os.Environ(), changed)
 	if err != nil {
-		return fmt.Errorf("run: %w", err)
+		return nestor.Task{}, daemon.Options{}, err
 	}
 	d, err := daemonOptions(project, cfg)
 	if err != nil {
-		return fmt.Errorf("run: %w", err)
-	}
-	d.Lone = true
-	prompt, err := promptOf(cmd, args, opts)
-	if err != nil {
-		return err
+		return nestor.Task{}, d, err
 	}
 	task, err := taskOf(prompt, cfg, opts, changed)
-	if err != nil {
-		return fmt.Errorf("run: %w", err)
-	}
-	f := &following{opts: opts, daemon: d, task: task, prompt: prompt, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr()}
-	if err := f.run(cmd.Context()); err != nil {
-		if _, coded := errors.AsType[*codedError](err); coded {
-			return err
-		}
-		return fmt.Errorf("run: %w", err)
-	}
-	return nil
+	return task, d, err
 }
 
 // maxPrompt is how much is read of a prompt.
@@ -223,16 +253,18 @@ func taskOf(prompt string, cfg *config, opts runOptions, changed map[string]stri
 		t.Model = name
 	}
 	if opts.schema != "" {
-		text, err := readText(opts.schema)
-		if err != nil {
-			return t, fmt.Errorf("--schema: %w", err)
+		if t.Schema, err = readSchema(opts.schema); err != nil {
+			return t, err
 		}
-		if !json.Valid([]byte(text)) {
-			return t, fmt.Errorf("--schema %s: it is no JSON", opts.schema)
-		}
-		t.Schema = json.RawMessage(text)
 	}
-	o := api.TaskOptions{Tools: cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Env: opts.env}
+	trace := opts.trace
+	if _, err := api.ParseTrace(os.Getenv("TRACEPARENT")); trace == "" && err == nil {
+		trace = os.Getenv("TRACEPARENT") // what is none there is nobody's mistake here
+	}
+	o := api.TaskOptions{
+		Tools: cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Env: opts.env, Trace: trace, Delegation: cfg.Delegation,
+		Workspace: api.WorkspaceOptions{Kind: cfg.Workspace.Kind, End: cfg.Workspace.End},
+	}
 	if opts.agent != "" {
 		o.FocusFile, o.Yields, o.Inputs = opts.focus, yielding(cfg, changed), map[string]json.RawMessage{}
 		for _, kv := range opts.set {
@@ -289,12 +321,18 @@ func resumeFrom(ctx context.Context, client *api.Client, t *nestor.Task, id nest
 	if run.Provider != "" {
 		t.Provider = run.Provider
 	}
-	if run.Dir != "" {
-		t.Dir = run.Dir // where the provider keeps it
-	}
 	o, err := api.ParseTaskOptions(t.Data)
 	if err != nil {
 		return err
+	}
+	if run.Dir != "" {
+		t.Dir = run.Dir // where the provider keeps it
+	}
+	if w, ok := api.WorkspaceOf(run.Result); ok && w.Kind == "worktree" {
+		if w.End != "keep" {
+			return fmt.Errorf("run %s has no folder to go on in: its worktree is gone, for it ended with %s", id, w.End)
+		}
+		t.Dir, t.Swarm, o.Workspace.Kind = w.Dir, "", "plain"
 	}
 	o.Session = run.Session
 	return setOptions(t, o)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -26,12 +28,14 @@ type following struct {
 	task           nestor.Task
 	prompt         string
 	stdout, stderr io.Writer
+	stdin          io.Reader // a terminal where somebody can answer; nil if there is none
 
 	key  string    // of the submission, so that it can be made again
 	id   nestor.ID // empty until it is submitted
 	seen uint64    // the position of the last event
 	view view
 	hits int // how often Ctrl-C was pressed
+	asks asking
 }
 
 // run follows the run, and prints its result.
@@ -138,7 +142,55 @@ func (f *following) follow(ctx context.Context, l *link, interrupts <-chan os.Si
 			if err := f.show(h.event); err != nil {
 				return api.Run{}, err
 			}
+			f.asked(h.event)
+		case line := <-f.asks.lines:
+			f.reply(ctx, l.client, line)
 		}
+	}
+}
+
+// asked takes note of what agents ask, so that it can be answered here.
+func (f *following) asked(e nestor.Event) {
+	switch e := e.(type) {
+	case *nestor.Ask:
+		f.asks.open = append(f.asks.open, api.OpenAsk{
+			ID: e.AskID, Run: e.Run, Path: e.PathFromRoot, Tool: e.Tool, Question: e.Question, Options: e.Options, Default: e.Default, Until: e.Until,
+		})
+		if f.stdin == nil || f.opts.quiet || f.opts.stream {
+			return
+		}
+		how := "answer it here"
+		switch {
+		case e.Tool != "":
+			how = "answer it here: allow or deny"
+		case len(e.Options) > 0:
+			how = "answer it here: " + strings.Join(e.Options, ", ")
+		}
+		f.view.note(how + " (asked by " + pathOf(f.asks.open[len(f.asks.open)-1]) + ")")
+		if f.asks.lines == nil {
+			f.asks.lines = make(chan string)
+			go readLines(f.stdin, f.asks.lines) // until the process ends: nothing else ends a read from a terminal
+		}
+	case *nestor.Answer:
+		f.asks.drop(e.AskID)
+	}
+}
+
+// readLines sends lines, for as long as there are some.
+func readLines(r io.Reader, lines chan<- string) {
+	for s := bufio.NewScanner(r); s.Scan(); {
+		lines <- s.Text()
+	}
+}
+
+// reply answers the oldest question with what somebody typed.
+func (f *following) reply(ctx context.Context, client *api.Client, line string) {
+	ask, err := f.asks.take()
+	if err == nil {
+		err = answerAsk(ctx, client, io.Discard, ask, strings.TrimSpace(line), "once")
+	}
+	if err != nil {
+		f.view.note(err.Error())
 	}
 }
 
@@ -276,7 +328,7 @@ func (f *following) print(run api.Run) error {
 		err = printJSON(f.stdout, runResult{
 			Run: run.ID, Root: run.Root, Parent: run.Parent, Depth: run.Depth, Agent: run.Agent, Status: run.State, Output: r.Output,
 			Structured: r.Structured, Error: r.Error, CostUSD: run.CostUSD + run.BelowUSD, Usage: r.Usage, Turns: r.Turns,
-			DurationMS: run.Ended.Sub(run.Started).Milliseconds(), Session: r.Session, Truncated: r.Truncated, File: r.File, Metadata: r.Metadata,
+			DurationMS: run.Ended.Sub(run.Started).Milliseconds(), Session: r.Session, Trace: run.Trace, Truncated: r.Truncated, File: r.File, Metadata: r.Metadata,
 		})
 	case text != "":
 		_, err = fmt.Fprintln(f.stdout, text)

@@ -244,12 +244,12 @@ func meetRules(x, y string) (string, bool) {
 // meetRoles returns the policy of a run whose agent's definition has a role of its
 // own, or brings tools: what both roles allow, and what the list of tools says.
 // The role of the run itself may be nil.
-func meetRoles(own *permission.Policy, o api.TaskOptions, place permission.Place) (*permission.Policy, error) {
+func meetRoles(own *permission.Policy, o api.TaskOptions, place permission.Place, roles permission.Table) (*permission.Policy, error) {
 	if o.Agent == nil {
 		return own, nil
 	}
 	if o.Agent.Role != "" {
-		role, err := permission.ForRole(o.Agent.Role, place)
+		role, err := roles.For(o.Agent.Role, place)
 		if err != nil {
 			return nil, err
 		}

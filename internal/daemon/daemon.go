@@ -15,11 +15,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/broker"
 	"github.com/dfaf701a/nestor/internal/engine"
 	"github.com/dfaf701a/nestor/internal/eventlog"
 	"github.com/dfaf701a/nestor/internal/history"
 	"github.com/dfaf701a/nestor/internal/server"
+	"github.com/dfaf701a/nestor/internal/spawn"
 )
 
 // Options are those of a Daemon. Dir is required.
@@ -113,19 +115,24 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	socket := SocketPath(d.opts.Dir)
-	if n := sweep("NESTOR_SOCKET=" + socket); n > 0 {
-		d.opts.Log.Warn("killed what an earlier owner of the project left running", "processes", n)
-	}
-	w, err := d.opts.Worker.open(home, socket, log)
+	socket, inside := SocketPath(d.opts.Dir), AgentSocketPath(d.opts.Dir)
+	w, err := d.opts.Worker.open(home, inside, log)
 	if err != nil {
 		return err
 	}
+	w.engine = e
 	ln, err := server.Listen(socket)
 	if err != nil {
 		return err
 	}
+	agentLn, err := server.Listen(inside)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
 	back := &backend{opts: d.opts, broker: b, log: log, engine: e, history: h, worker: w, agents: d.agents(log), began: time.Now()}
+	w.define = back.agents.define
+	w.spaces.follow = back.critic
+	w.folders = spawn.NewFolders(filepath.Join(home, "sessions"), back.topic)
 
 	// What is asked for ends first, then what works, then what it is written down
 	// with.
@@ -138,7 +145,9 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	g.Go(func() error { return ended(core, e.Run(core)) })
 	g.Go(func() error { return ended(core, h.Project(core, log)) })
 	g.Go(func() error { return ended(core, d.archive(core, back)) })
+	g.Go(func() error { return back.sessions(core) })
 	g.Go(func() error { return watch(core, b) })
+	g.Go(func() error { return ended(core, w.spaces.collect(core)) })
 	g.Go(func() error {
 		defer stopCore()
 		defer stopWork()
@@ -147,6 +156,9 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 			parts.Go(func() error { return ended(working, e.Work(working, w.taking(d.opts.Worker.Labels))) })
 		}
 		parts.Go(func() error { return server.New(back, server.Options{Log: d.opts.Log}).Serve(working, ln) })
+		parts.Go(func() error {
+			return server.NewAgents(visitors{w, back}, server.Options{Log: d.opts.Log}).Serve(working, agentLn)
+		})
 		return parts.Wait()
 	})
 	d.addr = b.Addr()
@@ -154,7 +166,8 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	return g.Wait()
 }
 
-// open opens the broker and the history, both at once.
+// open opens the broker and the history, and kills what an earlier owner of the
+// project left running, all at once.
 func (d *Daemon) open(ctx context.Context, home string) (b *broker.Broker, h *history.History, err error) {
 	var g errgroup.Group
 	g.Go(func() (err error) {
@@ -164,6 +177,12 @@ func (d *Daemon) open(ctx context.Context, home string) (b *broker.Broker, h *hi
 	g.Go(func() (err error) {
 		h, err = history.Open(ctx, history.Options{Path: filepath.Join(home, "history.db")})
 		return err
+	})
+	g.Go(func() error {
+		if n := sweep(api.SocketVariable + "=" + AgentSocketPath(d.opts.Dir)); n > 0 {
+			d.opts.Log.Warn("killed what an earlier owner of the project left running", "processes", n)
+		}
+		return nil
 	})
 	if err = g.Wait(); err == nil {
 		return b, h, nil

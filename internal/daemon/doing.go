@@ -145,6 +145,9 @@ func runOf(r plan.Run, doing string) api.Run {
 		Created: r.Created, Started: r.Started, Ended: r.Ended, Deadline: r.Deadline, Attempt: int(r.Fence), Resumes: r.Resumes,
 		Retries: r.Retries, Worker: r.Worker, Session: r.Session, Limits: r.Task.Limits, CostUSD: r.Spent, BelowUSD: r.Below,
 	}
+	if o, err := api.ParseTaskOptions(r.Task.Data); err == nil {
+		run.Trace = api.TraceOf(o.Trace, r.Root, r.ID).ID
+	}
 	for id := range r.Children {
 		run.Children = append(run.Children, id)
 	}
@@ -173,7 +176,7 @@ func listed(i history.RunInfo) api.Run {
 	return api.Run{
 		ID: i.ID, Root: i.Root, Parent: i.Parent, Depth: i.Depth, Agent: i.Agent, Swarm: i.Swarm, Input: i.Title, State: i.State, Doing: doing,
 		Created: i.Queued, Started: i.Started, Ended: i.Ended, Attempt: i.Attempt, CostUSD: i.CostUSD, Usage: i.Usage, Error: i.Error,
-		Archived: i.Archived, Cursor: uint64(i.First),
+		Archived: i.Archived, Cursor: uint64(i.First), Trace: api.TraceOf("", i.Root, i.ID).ID,
 	}
 }
 

@@ -25,13 +25,25 @@ func SocketPath(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
 	}
-	name := filepath.Join(dir, ".nestor", "nestor.sock")
-	if len(name) <= maxSocket {
+	return socketPath(dir, "nestor.sock", ".sock")
+}
+
+// AgentSocketPath returns the name of the socket on which the daemon of a project
+// answers the processes of its runs.
+func AgentSocketPath(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	return socketPath(dir, "agent.sock", "-agent.sock")
+}
+
+func socketPath(dir, name, otherwise string) string {
+	if name := filepath.Join(dir, ".nestor", name); len(name) <= maxSocket {
 		return name
 	}
 	sum := sha256.Sum256([]byte(dir))
 	// Not os.TempDir: all processes of the user must find it.
-	return filepath.Join("/tmp", "nestor-"+strconv.Itoa(os.Getuid()), hex.EncodeToString(sum[:8])+".sock")
+	return filepath.Join("/tmp", "nestor-"+strconv.Itoa(os.Getuid()), hex.EncodeToString(sum[:8])+otherwise)
 }
 
 // ignore keeps git from all that is in a project's folder but its config, unless

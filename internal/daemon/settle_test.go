@@ -158,7 +158,7 @@ func TestRolesOnlyNarrow(t *testing.T) {
 		if test.own != nil {
 			mine = new(*test.own)
 		}
-		p, err := meetRoles(mine, test.o, place)
+		p, err := meetRoles(mine, test.o, place, permission.Table{})
 		if err != nil {
 			t.Fatal(err)
 		}

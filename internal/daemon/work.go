@@ -84,6 +84,7 @@ func Work(ctx context.Context, o WorkOptions) (err error) {
 	if err != nil {
 		return ended(ctx, err)
 	}
+	w.engine = e
 	g, failed := errgroup.WithContext(context.WithoutCancel(ctx))
 	core, stopCore := context.WithCancel(failed)
 	defer stopCore()

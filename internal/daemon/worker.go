@@ -19,24 +19,33 @@ import (
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/engine"
 	"github.com/dfaf701a/nestor/internal/eventlog"
+	"github.com/dfaf701a/nestor/internal/permission"
 	"github.com/dfaf701a/nestor/internal/plan"
 	"github.com/dfaf701a/nestor/internal/pool"
 	"github.com/dfaf701a/nestor/internal/runner"
+	"github.com/dfaf701a/nestor/internal/spawn"
 )
 
 // Worker says how runs are executed. Its zero value executes five at once, on
 // provider "sdk".
 type Worker struct {
-	Dir      string            // where runs work that name no folder; empty means the project
-	Provider string            // of tasks that name none; empty means sdk
-	Slots    int               // how many run at once; zero means 5
-	Labels   []string          // of tasks that it takes besides those without
-	Tools    []string          // that runs have which do not say; nil means all
-	Mode     string            // of permissions, likewise; empty means acceptEdits
-	Role     string            // of runs that name none; empty means none
-	Sandbox  string            // level, likewise: off, files or strict; empty means off
-	Models   map[string]string // that stand behind high-tier and its kin in definitions; nil means none
-	Settings []string          // sources of the provider's settings: user, project, local; nil means none
+	Dir      string                         // where runs work that name no folder; empty means the project
+	Provider string                         // of tasks that name none; empty means sdk
+	Slots    int                            // how many run at once; zero means 5
+	Labels   []string                       // of tasks that it takes besides those without
+	Tools    []string                       // that runs have which do not say; nil means all
+	Mode     string                         // of permissions, likewise; empty means acceptEdits
+	Role     string                         // of runs that name none; empty means none
+	Roles    map[string]permission.RoleSpec // own ones, by their names
+	Sandbox  string                         // level, likewise: off, files or strict; empty means off
+	Models   map[string]string              // that high-tier and its kin stand for, in definitions and runs that agents start; nil means none
+	Settings []string                       // sources of the provider's settings: user, project, local; nil means none
+
+	Workspace Workspaces // what runs work in
+	Pass      []string   // variables of this process that runs get besides those that all do; a * at the end stands for anything
+
+	Delegation string // who starts agents for runs that do not say: pool or cli; empty means pool
+	MaxResult  int    // bytes of a result that go up to who has started a run; zero means 32 KiB
 
 	SDK    claudecode.Options
 	API    anthropic.Options // its Records and Spool are set here
@@ -57,11 +66,20 @@ type worker struct {
 	dir       string
 	project   string  // whose definitions runs have
 	copies    *copies // nil in the daemon
+	spaces    *spaces // of the project
 	policy    *policy
-	notes     *slog.Logger
+	opts      Worker
+	engine    *engine.Engine // set before runs are executed
+	// define makes of a task that names an agent one that says what its definition
+	// does; nil where definitions are not known. It is set before runs are executed.
+	define  func(context.Context, *nestor.Task) error
+	tokens  spawn.Tokens
+	folders *spawn.Folders // of sessions; set with engine, nil in a worker elsewhere
+	notes   *slog.Logger
 
 	mu    sync.Mutex                // guards what follows
 	holds map[string]nestor.Failure // by provider: until when its usage limit is met
+	rooms map[attempt]*room         // of the attempts that are being executed
 }
 
 // open makes a worker that keeps its files in home.
@@ -90,14 +108,16 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	var place runner.Workspace = runner.Dir(o.Dir)
+	rules.door = socket
+	own := newSpaces(o.Workspace, filepath.Dir(home), o.Dir, log, o.Log)
+	var place runner.Workspace = own
 	if o.copies != nil {
 		place = o.copies
 	}
 	w := &worker{
-		log: log, socket: socket, dir: o.Dir, project: filepath.Dir(home), copies: o.copies, notes: o.Log, providers: providers, policy: rules,
+		log: log, socket: socket, dir: o.Dir, project: filepath.Dir(home), copies: o.copies, spaces: own, notes: o.Log, providers: providers, policy: rules, opts: o,
 		slots: pool.NewSlots(pool.SlotLimits{Total: o.Slots}),
-		holds: map[string]nestor.Failure{},
+		holds: map[string]nestor.Failure{}, rooms: map[attempt]*room{},
 	}
 	w.runner = runner.New(runner.Options{
 		Providers: providers, Provider: o.Provider, Workspace: place, Policy: rules, Brief: w.brief,
@@ -127,6 +147,7 @@ func (w *worker) taking(labels []string) engine.Worker {
 
 // over lets go of what an attempt had.
 func (w *worker) over(x *engine.Execution) {
+	w.leave(x)
 	w.policy.over(x.Run().ID, x.Fence())
 	if w.copies != nil {
 		w.copies.remove(x.Run().ID, x.Fence())
@@ -167,21 +188,35 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 	}
 	r := runner.Run{
 		ID: run.ID, Root: run.Root, Depth: run.Depth(), Task: run.Task, Attempt: x.Fence(),
-		Session: session, Interrupted: session != "", Env: slices.Concat(options.Env, w.env(run, x.Fence(), options)),
+		Session: session, Interrupted: session != "", Env: slices.Concat(options.Env, w.env(run)),
 	}
 	if r.Session == "" {
 		r.Session = options.Session
 	}
-	h := &host{x: x, writer: writer, log: w.log, run: run}
-	result := w.runner.Execute(ctx, r, h)
+	h := &host{x: x, writer: writer, log: w.log, run: run, begun: make(chan struct{}), told: map[string]bool{}}
+	if err := w.enter(x, h, &r); err != nil {
+		return failed(err)
+	}
+	go h.begin(ctx) // it ends with the first change of the run, at the latest with its end
+	var result nestor.Result
+	if options.Graph != nil {
+		result = w.executeGraph(ctx, x, h, options)
+	} else {
+		result = w.runner.Execute(ctx, r, h)
+	}
+	<-h.begun
 	w.explain(ctx, run, &result)
 	flushing, stop := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer stop()
+	w.keep(flushing, run, &result)
 	if err := h.tell(flushing, result); err != nil && ctx.Err() == nil {
 		return failed(fmt.Errorf("writing the log of the run: %w", err))
 	}
 	if err := writer.Flush(flushing); err != nil && ctx.Err() == nil {
 		return failed(fmt.Errorf("writing the log of the run: %w", err))
+	}
+	if options.Approves != "" && ctx.Err() == nil {
+		w.spaces.judged(ctx, options.Approves, run.ID, &result)
 	}
 	if f := result.Error; f != nil && f.Kind == nestor.Limited {
 		w.hold(provider, run.ID, *f)
@@ -197,20 +232,13 @@ func failed(err error) nestor.Result {
 }
 
 // env is what a run's processes are told of it.
-func (w *worker) env(run plan.Run, fence uint64, o api.TaskOptions) []string {
-	dir := run.Task.Dir
-	switch {
-	case w.copies != nil:
-		dir = w.copies.where(run.ID, fence, o.Subdir)
-	case dir == "":
-		dir = w.dir
-	}
+func (w *worker) env(run plan.Run) []string {
 	env := []string{
 		"NESTOR_RUN_ID=" + string(run.ID), "NESTOR_ROOT_ID=" + string(run.Root), "NESTOR_DEPTH=" + strconv.Itoa(run.Depth()),
-		"AGENT_NAME=" + run.Task.Agent, "AGENT_SWARM=" + run.Task.Swarm, "AGENT_WORKSPACE=" + dir,
+		"AGENT_NAME=" + run.Task.Agent, "AGENT_SWARM=" + run.Task.Swarm,
 	}
 	if w.socket != "" {
-		env = append(env, "NESTOR_SOCKET="+w.socket)
+		env = append(env, api.SocketVariable+"="+w.socket)
 	}
 	if w.copies != nil {
 		// By the first one finds what is left of a worker that was killed; with the
@@ -251,18 +279,55 @@ type host struct {
 	writer *eventlog.Writer
 	log    *eventlog.Log
 	run    plan.Run
+	room   *room
+	begun  chan struct{} // closed when the beginning of the attempt is in the log
+
+	mu    sync.Mutex        // guards what follows
+	wrote bool              // what was early is written
+	early []json.RawMessage // events that came before that
+	told  map[string]bool   // files of the project that it was said to change
 }
 
-// Append writes events, behind the one that the attempt has begun. They are
-// flushed when the run's result is known.
-func (h *host) Append(ctx context.Context, events ...nestor.Event) error {
+// maxEarly is how many events may wait for the beginning of their attempt.
+const maxEarly = 100
+
+// begin writes what came early, once the beginning of the attempt is in the log.
+func (h *host) begin(ctx context.Context) {
+	defer close(h.begun)
 	h.x.Begun(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wrote = true
+	// What is wrong with it, whoever writes next is told.
+	h.writer.Write(context.WithoutCancel(ctx), h.early...)
+}
+
+// Append writes events, behind the one that the attempt has begun, which the
+// agent does not wait for. They are flushed when the run's result is known.
+func (h *host) Append(ctx context.Context, events ...nestor.Event) error {
 	lines := make([]json.RawMessage, len(events))
 	for i, e := range events {
 		var err error
 		if lines[i], err = nestor.EncodeEvent(e); err != nil {
 			return err
 		}
+		if w, ok := e.(*nestor.WorkspaceWrite); ok {
+			h.mu.Lock()
+			h.told[w.Path] = true
+			h.mu.Unlock()
+		}
+	}
+	h.mu.Lock()
+	if !h.wrote && len(h.early) < maxEarly {
+		defer h.mu.Unlock()
+		h.early = append(h.early, lines...)
+		return nil
+	}
+	h.mu.Unlock()
+	select {
+	case <-h.begun:
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	return h.writer.Write(ctx, lines...)
 }
@@ -279,6 +344,9 @@ func (h *host) tell(ctx context.Context, r nestor.Result) error {
 	changes, _ := api.ChangesOf(&r)
 	var events []nestor.Event
 	for _, c := range changes.Files {
+		if h.told[c.Path] {
+			continue
+		}
 		events = append(events, &nestor.WorkspaceWrite{
 			Header: nestor.Header{Time: time.Now().UTC(), Run: h.run.ID, Root: h.run.Root, Depth: h.run.Depth()},
 			Agent:  h.run.Task.Agent, Path: c.Path, Action: c.Action,
@@ -302,7 +370,7 @@ func (h *host) Spent(usd float64) {
 }
 
 func (h *host) Letters(n int) ([]runner.Letter, <-chan struct{}) {
-	letters, more := h.x.Letters(n)
+	letters, more := h.x.Letters(h.room.unread(n))
 	list := make([]runner.Letter, len(letters))
 	for i, l := range letters {
 		list[i] = runner.Letter{N: l.N, From: l.From, Content: l.Content}
@@ -311,6 +379,12 @@ func (h *host) Letters(n int) ([]runner.Letter, <-chan struct{}) {
 }
 
 func (h *host) Heard(n int) { h.x.Heard(n) }
+
+func (h *host) Expect(ctx context.Context, n int) (bool, error) {
+	return h.x.Expect(ctx, h.room.unread(n))
+}
+
+func (h *host) Rested() time.Time { return h.x.Rested() }
 
 // knows fails for a task of a provider, or of a role, that there is not.
 func (w *worker) knows(t nestor.Task) error {

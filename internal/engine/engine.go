@@ -120,6 +120,10 @@ type Submission struct {
 	Parent nestor.ID
 	Fence  uint64
 	Spent  float64 // by that attempt so far, in USD
+	// Name is what the parent calls the child; empty means nothing.
+	Name string
+	// Background says that the parent is told of the child's end by a letter.
+	Background bool
 }
 
 // maxTask is how large a task may be: a document must hold it, and more.
@@ -143,7 +147,9 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (nestor.ID, error) {
 		}
 	}
 	if s.Parent != "" {
-		_, err := e.apply(ctx, s.Parent, plan.Spawn{Fence: s.Fence, Child: id, Key: s.Key, Task: s.Task, Spent: s.Spent})
+		_, err := e.apply(ctx, s.Parent, plan.Spawn{
+			Fence: s.Fence, Child: id, Key: s.Key, Task: s.Task, Spent: s.Spent, Name: s.Name, Background: s.Background,
+		})
 		if err != nil {
 			return "", fmt.Errorf("starting a child of run %s: %w", s.Parent, err)
 		}

@@ -26,6 +26,10 @@ type Execution struct {
 	slot Slot
 	msg  *nats.Msg
 	sent func(context.Context) error // waits until what its start commands is done; set before it is executed
+	done <-chan struct{}             // closed when its context ends
+
+	turn  chan struct{} // holds a token while the slot is being lent or reclaimed
+	waits int           // that are under way; belongs to who holds turn
 
 	mu      sync.Mutex // guards what follows
 	run     plan.Run
@@ -33,6 +37,8 @@ type Execution struct {
 	over    bool          // its result is known
 	heard   int           // the number of the last letter that was heard
 	changed chan struct{} // closed and replaced when run changes
+	resting int           // waits that are under way
+	rested  time.Time     // when the last one ended
 }
 
 func (x *Execution) begin(run plan.Run) {
@@ -72,83 +78,6 @@ func (x *Execution) ended() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.over
-}
-
-// Spawn starts a child. See [Engine.Submit].
-func (x *Execution) Spawn(ctx context.Context, task nestor.Task, key string, spent float64) (nestor.ID, error) {
-	return x.e.Submit(ctx, Submission{Task: task, Key: key, Parent: x.id, Fence: x.Fence(), Spent: spent})
-}
-
-// Await waits until all of the runs have ended and returns them in that order.
-// The slot is lent while it waits.
-func (x *Execution) Await(ctx context.Context, runs ...nestor.ID) ([]plan.Run, error) {
-	var ended []plan.Run
-	err := x.lend(ctx, nestor.Wait{For: nestor.ForChildren, Runs: runs}, func() error {
-		// When the run itself has heard of an end, what it had leased is back.
-		if _, err := x.e.until(ctx, x.id, func(run plan.Run) bool { return run.State.Ended() || heardOf(run, runs) }); err != nil {
-			return err
-		}
-		for _, id := range runs {
-			run, err := x.e.Wait(ctx, id)
-			if err != nil {
-				return err
-			}
-			ended = append(ended, run)
-		}
-		return nil
-	})
-	return ended, err
-}
-
-// heardOf tells whether none of the children among ids lives, as far as run knows.
-func heardOf(run plan.Run, ids []nestor.ID) bool {
-	for _, id := range ids {
-		if c := run.Children[id]; c != nil && c.Status == "" {
-			return false
-		}
-	}
-	return true
-}
-
-// lend lets others use the slot while f waits.
-func (x *Execution) lend(ctx context.Context, wait nestor.Wait, f func() error) error {
-	if err := x.Report(ctx, &wait, 0); err != nil {
-		return err
-	}
-	x.slot.Lend()
-	err := f()
-	if back := x.slot.Reclaim(ctx); back != nil {
-		return errors.Join(err, back)
-	}
-	if err != nil {
-		return err
-	}
-	return x.Report(ctx, nil, 0)
-}
-
-// Ask asks a person and waits for the answer, without a slot. A question with the
-// id of one that was answered before, also to another attempt, is not asked
-// again.
-func (x *Execution) Ask(ctx context.Context, ask nestor.Ask) (*nestor.Answer, error) {
-	if _, err := x.e.apply(ctx, x.id, plan.AskPerson{Fence: x.Fence(), Ask: ask}); err != nil {
-		return nil, fmt.Errorf("asking %q in run %s: %w", ask.AskID, x.id, err)
-	}
-	answered := func(run plan.Run) bool {
-		q := run.Asks[ask.AskID]
-		return q != nil && q.Answer != nil
-	}
-	x.slot.Lend()
-	run, err := x.e.until(ctx, x.id, func(run plan.Run) bool { return answered(run) || run.State.Ended() })
-	if back := x.slot.Reclaim(ctx); back != nil {
-		return nil, errors.Join(err, back)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if !answered(run) {
-		return nil, fmt.Errorf("asking %q in run %s: %w", ask.AskID, x.id, nestor.ErrEnded)
-	}
-	return run.Asks[ask.AskID].Answer, nil
 }
 
 // Report says what the attempt waits for, nil if it works, and what it has spent

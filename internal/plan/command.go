@@ -61,6 +61,8 @@ func inputType(in Input) string {
 		return "note"
 	case Write:
 		return "write"
+	case Collect:
+		return "collect"
 	case Finish:
 		return "finish"
 	case Cancel:
@@ -111,6 +113,8 @@ func DecodeInput(data []byte) (Input, error) {
 		return decodeAs[Note](e)
 	case "write":
 		return decodeAs[Write](e)
+	case "collect":
+		return decodeAs[Collect](e)
 	case "finish":
 		return decodeAs[Finish](e)
 	case "cancel":

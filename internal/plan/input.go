@@ -14,9 +14,10 @@ type Input interface{ decide(*decision) error }
 // Submit makes the run. For one that exists it changes nothing.
 type Submit struct {
 	ID       nestor.ID   `json:"id"`
-	Key      string      `json:"key,omitempty"`  // that it was submitted by; empty if by none
-	Path     []nestor.ID `json:"path,omitempty"` // the runs above it, the root first
-	Task     nestor.Task `json:"task"`           // its limits are what it is granted
+	Key      string      `json:"key,omitempty"`     // that it was submitted by; empty if by none
+	Path     []nestor.ID `json:"path,omitempty"`    // the runs above it, the root first
+	Lineage  []string    `json:"lineage,omitempty"` // what these were asked to do
+	Task     nestor.Task `json:"task"`              // its limits are what it is granted
 	Deadline time.Time   `json:"deadline,omitzero"`
 }
 
@@ -30,6 +31,7 @@ func (in Submit) decide(d *decision) error {
 		}
 	}
 	d.ID, d.Key, d.Path, d.Root, d.Task, d.Deadline = in.ID, in.Key, in.Path, in.ID, in.Task, in.Deadline
+	d.Lineage = in.Lineage
 	if len(in.Path) > 0 {
 		d.Root = in.Path[0]
 	}
@@ -254,6 +256,7 @@ type ChildEnded struct {
 	Status nestor.State `json:"status"`
 	Spent  float64      `json:"spent_usd,omitempty"` // by it and all below it
 	Used   int          `json:"used,omitempty"`      // descendants that it had
+	Told   string       `json:"told,omitempty"`      // what is said of it to a parent that does not wait
 }
 
 func (in ChildEnded) decide(d *decision) error {
@@ -270,6 +273,13 @@ func (in ChildEnded) decide(d *decision) error {
 	c.Status, c.Spent = in.Status, in.Spent
 	d.Below += in.Spent
 	d.Used += 1 + in.Used
+	switch in.Status {
+	case nestor.Error:
+		d.Failed++
+	case nestor.Success, nestor.Partial:
+		d.Failed = 0
+	}
+	d.hearEnd(in.Child, c, in.Told)
 	if c.Granted > 0 {
 		d.emit(&nestor.Lease{Child: in.Child, Granted: c.Granted, Spent: in.Spent, Returned: max(0, c.Granted-in.Spent)})
 	}

@@ -28,8 +28,9 @@ type Run struct {
 	ID      nestor.ID    `json:"id"`
 	Key     string       `json:"key,omitempty"` // that it was submitted by; empty if by none
 	Root    nestor.ID    `json:"root"`
-	Path    []nestor.ID  `json:"path,omitempty"` // the runs above it, the root first
-	Task    nestor.Task  `json:"task"`           // with limits as they were granted
+	Path    []nestor.ID  `json:"path,omitempty"`    // the runs above it, the root first
+	Lineage []string     `json:"lineage,omitempty"` // what these were asked to do, in the same order
+	Task    nestor.Task  `json:"task"`              // with limits as they were granted
 	State   nestor.State `json:"state,omitempty"`
 	Wait    *nestor.Wait `json:"wait,omitempty"` // what it waits for; nil if it does not
 	Created time.Time    `json:"created,omitzero"`
@@ -57,11 +58,14 @@ type Run struct {
 
 	Letters []Letter `json:"letters,omitempty"` // those that it has not heard, in order
 	Heard   int      `json:"heard,omitempty"`   // the number of the last that it has
+	Written int      `json:"written,omitempty"` // the number of the last that was written
 
 	Spent float64 `json:"spent_usd,omitempty"` // by all of its attempts
 	Prior float64 `json:"prior_usd,omitempty"` // by those before the current one
 	Below float64 `json:"below_usd,omitempty"` // by children that ended, and all below them
 	Used  int     `json:"used,omitempty"`      // descendants that have ended
+
+	Failed int `json:"failed,omitempty"` // how many children failed since the last that did not
 
 	Result *nestor.Result `json:"result,omitempty"` // set before Ended while children are ending
 }
@@ -69,6 +73,8 @@ type Run struct {
 // Child is what a run knows of one of its children.
 type Child struct {
 	Agent       string       `json:"agent,omitempty"`
+	Name        string       `json:"name,omitempty"`        // that its parent gave it; empty if none
+	Background  bool         `json:"background,omitempty"`  // the parent is told of its end by a letter
 	Granted     float64      `json:"granted_usd,omitempty"` // zero means that it has no limit
 	Descendants int          `json:"descendants,omitempty"` // leased to it, besides itself
 	Status      nestor.State `json:"status,omitempty"`      // its end; empty while it lives
@@ -77,10 +83,11 @@ type Child struct {
 
 // Letter is a message to the run.
 type Letter struct {
-	N       int    `json:"n"` // its number in the run, from 1
-	ID      string `json:"id"`
-	From    string `json:"from"`
-	Content string `json:"content"`
+	N       int       `json:"n"` // its number in the run, from 1
+	ID      string    `json:"id"`
+	From    string    `json:"from"`
+	Content string    `json:"content"`
+	Of      nestor.ID `json:"of,omitempty"` // the child whose end it tells; empty if it tells none
 }
 
 // Question is an ask and its answer.
@@ -156,6 +163,7 @@ var (
 	ErrAncestor = errors.New("a run cannot come after one that it is below")
 	ErrStranger = errors.New("a child comes after children of the same run")
 	ErrUnheard  = errors.New("the run has letters that it has not heard")
+	ErrNamed    = errors.New("another child that has not ended has this name")
 )
 
 // Decide returns what run becomes by in at now, and what has to be done for it.
@@ -271,7 +279,7 @@ func (d *decision) end() {
 		ResultSummary: cut(r.Output, summarySize), CostUSD: d.Spent, Usage: r.Usage, Error: r.Error, Turns: r.Turns, Result: r,
 	})
 	if parent := d.Parent(); parent != "" {
-		d.tell(parent, ChildEnded{Child: d.ID, Status: r.Status, Spent: d.Spent + d.Below, Used: d.Used})
+		d.tell(parent, ChildEnded{Child: d.ID, Status: r.Status, Spent: d.Spent + d.Below, Used: d.Used, Told: told(r)})
 	}
 	for _, id := range d.Watchers {
 		d.tell(id, RunEnded{Run: d.ID, Status: r.Status})

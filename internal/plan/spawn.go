@@ -3,6 +3,7 @@ package plan
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/dfaf701a/nestor"
 )
@@ -15,6 +16,9 @@ type Spawn struct {
 	Key   string      `json:"key,omitempty"` // as in Submit
 	Task  nestor.Task `json:"task"`
 	Spent float64     `json:"spent_usd,omitempty"` // by this attempt, so far
+
+	Name       string `json:"name,omitempty"`       // by which the parent speaks of it; empty means none
+	Background bool   `json:"background,omitempty"` // the parent is told of its end by a letter
 }
 
 func (in Spawn) decide(d *decision) error {
@@ -35,6 +39,17 @@ func (in Spawn) decide(d *decision) error {
 			return ErrStranger
 		}
 	}
+	for _, c := range d.Children {
+		if in.Name != "" && c.Name == in.Name && c.Status == "" {
+			return ErrNamed
+		}
+	}
+	if err := d.recurs(in.Task); err != nil {
+		return err
+	}
+	if err := d.breaks(); err != nil {
+		return err
+	}
 	d.spend(in.Spent)
 	limits, err := d.grant(in.Task.Limits)
 	if err != nil {
@@ -42,12 +57,15 @@ func (in Spawn) decide(d *decision) error {
 	}
 	task := in.Task
 	task.Limits = limits
-	d.Children[in.Child] = &Child{Agent: task.Agent, Granted: limits.BudgetUSD, Descendants: limits.Descendants}
+	d.Children[in.Child] = &Child{Agent: task.Agent, Name: in.Name, Background: in.Background, Granted: limits.BudgetUSD, Descendants: limits.Descendants}
 	d.emit(&nestor.AgentSpawn{Agent: task.Agent, Description: cut(task.Input, summarySize), Child: in.Child})
 	if limits.BudgetUSD > 0 {
 		d.emit(&nestor.Lease{Child: in.Child, Granted: limits.BudgetUSD})
 	}
-	d.tell(in.Child, Submit{ID: in.Child, Key: in.Key, Path: append(slices.Clip(d.Path), d.ID), Task: task, Deadline: d.Deadline})
+	d.tell(in.Child, Submit{
+		ID: in.Child, Key: in.Key, Path: append(slices.Clip(d.Path), d.ID), Lineage: append(slices.Clip(d.Lineage), fingerprint(d.Task)),
+		Task: task, Deadline: d.Deadline,
+	})
 	return nil
 }
 
@@ -55,10 +73,14 @@ func (in Spawn) decide(d *decision) error {
 func (d *decision) grant(asked nestor.Limits) (nestor.Limits, error) {
 	mine, live := d.Task.Limits, len(d.Live())
 	granted := asked.Or(nestor.Limits{
-		Turns: mine.Turns, Timeout: mine.Timeout, Depth: mine.Depth, Children: mine.Children, Attempts: mine.Attempts,
-		Backoff: mine.Backoff, Resumes: mine.Resumes, Silence: mine.Silence,
+		Turns: mine.Turns, Timeout: mine.Timeout, Depth: mine.Depth, Children: mine.Children, Failures: mine.Failures, Attempts: mine.Attempts,
+		Backoff: mine.Backoff, Resumes: mine.Resumes, Silence: mine.Silence, LimitWait: mine.LimitWait,
 	})
 	granted.Depth, granted.Children = min(granted.Depth, mine.Depth), min(granted.Children, mine.Children)
+	granted.Turns, granted.Timeout = within(granted.Turns, mine.Turns), within(granted.Timeout, mine.Timeout)
+	granted.Attempts, granted.Resumes = within(granted.Attempts, mine.Attempts), within(granted.Resumes, mine.Resumes)
+	granted.Failures, granted.Silence = within(granted.Failures, mine.Failures), within(granted.Silence, mine.Silence)
+	granted.LimitWait = min(granted.LimitWait, mine.LimitWait)
 	if d.Depth()+1 > mine.Depth {
 		return granted, &nestor.LimitError{Limit: "depth", Max: float64(mine.Depth), Asked: float64(d.Depth() + 1)}
 	}
@@ -88,6 +110,14 @@ func (d *decision) grant(asked nestor.Limits) (nestor.Limits, error) {
 		}
 	}
 	return granted, nil
+}
+
+// within returns what is asked for, but no more than there is; zero is no limit.
+func within[T int | time.Duration](asked, limit T) T {
+	if limit == 0 {
+		return asked
+	}
+	return min(asked, limit)
 }
 
 // spend takes note of what the current attempt has spent.

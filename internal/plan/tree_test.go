@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,6 +108,16 @@ func (w *world) check(id nestor.ID) {
 	}
 	if budget := r.Task.Limits.BudgetUSD; budget > 0 && r.Left() < -1e-6 {
 		w.Fatalf("%s has %v of %v left", id, r.Left(), budget)
+	}
+	for _, above := range r.Path {
+		if up := w.runs[above].Task; up.Agent != "" && up.Agent == r.Task.Agent && strings.TrimSpace(up.Input) == strings.TrimSpace(r.Task.Input) {
+			w.Fatalf("%s does what %s above it does", id, above)
+		}
+	}
+	for i, l := range r.Letters {
+		if l.N <= r.Heard || l.N > r.Written || i > 0 && l.N <= r.Letters[i-1].N {
+			w.Fatalf("%s has heard %d of %d letters, and keeps %+v", id, r.Heard, r.Written, r.Letters)
+		}
 	}
 	if r.Used > r.Task.Limits.Descendants && r.State != "" {
 		w.Fatalf("%s used %d descendants of %d", id, r.Used, r.Task.Limits.Descendants)
@@ -230,7 +241,7 @@ func (w *world) work(finish bool) {
 		}
 		err = w.give(a.run, plan.Finish{Fence: a.fence, Result: result, Heard: a.heard})
 		if errors.Is(err, plan.ErrUnheard) {
-			a.heard = before.Heard + len(before.Letters)
+			a.heard = before.Letters[len(before.Letters)-1].N
 			break // it goes on, and hears them
 		}
 		w.workers = slices.Delete(w.workers, i, i+1)
@@ -249,6 +260,13 @@ func (w *world) work(finish bool) {
 		}
 		err = w.give(a.run, plan.Report{Fence: a.fence, Spent: a.spent})
 		a.allowed = w.allowed(w.runs[a.run])
+	case 9: // it knows how some of its children ended
+		err = w.give(a.run, plan.Collect{Fence: a.fence, Runs: slices.Sorted(maps.Keys(before.Children))})
+		for _, l := range w.runs[a.run].Letters {
+			if err == nil && l.Of != "" {
+				w.Fatalf("%s knows how %s ended, and is told", a.run, l.Of)
+			}
+		}
 	default: // it wants a child
 		err = w.spawn(a)
 	}
@@ -259,7 +277,7 @@ func (w *world) work(finish bool) {
 
 func (w *world) spawn(a *attempt) error {
 	r := w.runs[a.run]
-	t := nestor.Task{Agent: "child", Limits: nestor.Limits{BudgetUSD: one(w, "budget", 0, 0, 0.5, 5.0)}}
+	t := nestor.Task{Agent: "child", Input: one(w, "input", "same", "same ", fmt.Sprint(w.ids)), Limits: nestor.Limits{BudgetUSD: one(w, "budget", 0, 0, 0.5, 5.0)}}
 	for _, id := range slices.Sorted(maps.Keys(r.Children)) {
 		if w.yes("after") {
 			t.After = append(t.After, id)
@@ -267,8 +285,11 @@ func (w *world) spawn(a *attempt) error {
 	}
 	t.Despite = w.yes("despite")
 	child := w.id()
-	in := plan.Spawn{Fence: a.fence, Child: child, Task: t, Spent: a.spent}
+	in := plan.Spawn{Fence: a.fence, Child: child, Task: t, Spent: a.spent, Background: w.yes("background")}
 	err := w.give(a.run, in)
+	if err == nil && r.Failed >= r.Task.Limits.Failures {
+		w.Fatalf("%s gets a child after %d failed in a row", a.run, r.Failed)
+	}
 	a.allowed = w.allowed(w.runs[a.run])
 	if err != nil {
 		if _, limit := errors.AsType[*nestor.LimitError](err); limit && r.Fence != a.fence {
@@ -297,6 +318,7 @@ func TestTrees(t *testing.T) {
 		limits.LimitWait = one(w, "limit wait", 0, time.Hour)
 		limits.Children = 1 + w.pick(4, "children")
 		limits.Descendants = w.pick(20, "descendants")
+		limits.Failures = 1 + w.pick(5, "failures")
 		if err := w.give(root, plan.Submit{ID: root, Task: nestor.Task{Limits: limits}}); err != nil {
 			t.Fatal(err)
 		}

@@ -22,6 +22,7 @@ type conversation struct {
 
 	brief  Brief    // of the definition
 	wanted []string // tools that the agent is to have; nil means whatever there is
+	writes *writes  // of its workspace; set before an agent speaks
 
 	tools    map[string]string // names of tools, by the id of their use
 	thinking strings.Builder   // of the text that follows
@@ -119,14 +120,19 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 			input = nil
 		}
 		c.tools[str("tool_use_id")] = str("tool_name")
+		c.writes.called(who, str("tool_name"), str("tool_use_id"), input)
 		return c.say(ctx, &nestor.ToolStart{
 			Tool: str("tool_name"), Description: describe(input), Input: input, ToolUseID: str("tool_use_id"),
 		})
 	case "tool_result":
 		failed, _ := m.Metadata["is_error"].(bool)
-		return c.say(ctx, &nestor.ToolComplete{
+		complete := &nestor.ToolComplete{
 			Tool: c.tools[str("tool_use_id")], Success: !failed, Summary: m.Content, ToolUseID: str("tool_use_id"),
-		})
+		}
+		if w := c.writes.returned(str("tool_use_id"), !failed); w != nil {
+			return c.say(ctx, complete, w)
+		}
+		return c.say(ctx, complete)
 	case "result":
 		c.conclude(m)
 		c.host.Spent(c.last.CostUSD)

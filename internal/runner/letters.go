@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/dfaf701a/nestor/agent"
 )
@@ -30,6 +31,21 @@ func (c *conversation) unheard() ([]Letter, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.host.Letters(c.given)
+}
+
+// expect waits for what the run has started and not waited for: it is heard
+// before the run ends.
+func (c *conversation) expect(ctx context.Context) error {
+	c.mu.Lock()
+	given := c.given
+	c.mu.Unlock()
+	if _, err := c.host.Expect(ctx, given); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("waiting for what the run has started: %w", err)
+	}
+	return nil
 }
 
 func (c *conversation) give(n int) {

@@ -30,6 +30,11 @@ type Run struct {
 	// anew.
 	Interrupted bool
 	Env         []string // K=V, for what the agent starts
+
+	Folder   string                     // that it may read besides its own; empty means none
+	Servers  map[string]agent.MCPServer // whose tools it has besides its own, by name
+	Approved []string                   // tools that need no question, whatever its rights say of others
+	Denied   []string                   // tools that do not exist for it, likewise
 }
 
 // Host is whom a run is executed for. Its methods may be called from any
@@ -50,6 +55,12 @@ type Host interface {
 	Letters(n int) ([]Letter, <-chan struct{})
 	// Heard says that the agent has dealt with the letters up to n.
 	Heard(n int)
+	// Expect waits for a letter behind number n, if one is to come by itself, of
+	// what the run has started. It returns false if none is.
+	Expect(ctx context.Context, n int) (bool, error)
+	// Rested returns when the run last waited for others, now if it does: an agent
+	// gives no sign of life meanwhile. Zero means never.
+	Rested() time.Time
 }
 
 // Letter is what somebody wrote to a run.
@@ -59,17 +70,10 @@ type Letter struct {
 	Content string
 }
 
-// Workspace is where runs work.
-type Workspace interface {
-	// Open returns the folder of a run. Close is called once, when nothing of the
-	// run uses it any more, with what came of it, and may add to that.
-	Open(ctx context.Context, run Run) (dir string, close func(*nestor.Result) error, err error)
-}
-
 // Policy says what runs may do.
 type Policy interface {
-	// Rights returns what a run may do that works in dir, or why it may not run.
-	Rights(run Run, dir string) (Rights, error)
+	// Rights returns what a run may do that works there, or why it may not run.
+	Rights(run Run, place Place) (Rights, error)
 }
 
 // Rights are what a run may do.
@@ -77,10 +81,14 @@ type Rights struct {
 	Tools []string     // that exist for it, and need no question; nil means all
 	Mode  string       // of permissions; empty means acceptEdits
 	Ask   agent.Config // CanUseTool and Hooks of it decide about the rest; zero denies
+	Read  []string     // folders elsewhere that it may read
 	// Decide decides about every tool call, before all else; nil leaves it to the
 	// others. What it decides is on record.
 	Decide func(tool string, input json.RawMessage) Verdict
 	Env    []string // K=V, for what the agent starts
+	// BaseEnv is what Env, that of the run and that of its place are added to; nil
+	// means the environment of this process.
+	BaseEnv []string
 	// Wrap returns the command line that is started instead of argv, for every
 	// process of the run; nil means argv.
 	Wrap func(argv []string) []string
@@ -134,33 +142,24 @@ func (r *Runner) Provider(t nestor.Task) string {
 	return r.opts.Provider
 }
 
-// Dir is a Workspace in which a run works in the folder that its task names, or
-// else in this one; empty means the current directory.
-type Dir string
-
-// Open returns the folder.
-func (d Dir) Open(_ context.Context, run Run) (string, func(*nestor.Result) error, error) {
-	dir := string(d)
-	if run.Task.Dir != "" {
-		dir = run.Task.Dir
-	}
-	return dir, func(*nestor.Result) error { return nil }, nil
-}
-
 // Execute executes a run and returns its result. When ctx ends, the agent is
 // stopped, and the result says what there is; a *nestor.Cause as the context's
 // cause is what ended it.
 func (r *Runner) Execute(ctx context.Context, run Run, host Host) nestor.Result {
 	c := newConversation(run, host)
-	dir, closeDir, err := r.opts.Workspace.Open(ctx, run)
+	place, err := r.opts.Workspace.Open(ctx, run)
 	if err != nil {
 		err = fmt.Errorf("opening the workspace: %w", err)
 	} else {
-		err = r.converse(ctx, run, dir, c)
+		c.writes = newWrites(place, c)
+		err = r.converse(ctx, run, place, c)
+		if err := c.writes.end(ctx, r.opts.Grace); err != nil {
+			r.opts.Log.Warn("what a run changed is not all on record", "run", run.ID, "error", err)
+		}
 	}
 	result := c.result(ctx, err)
-	if closeDir != nil {
-		if err := closeDir(&result); err != nil && result.Status == nestor.Success {
+	if place.Close != nil {
+		if err := place.Close(&result); err != nil && result.Status == nestor.Success {
 			result.Status = nestor.Error
 			result.Error = &nestor.Failure{Kind: nestor.Internal, Message: fmt.Sprintf("closing the workspace: %v", err)}
 		}
@@ -178,19 +177,19 @@ func (r *Runner) Execute(ctx context.Context, run Run, host Host) nestor.Result 
 
 // converse has an agent work, and returns what went wrong. If the session that it
 // should go on with is gone, it begins anew.
-func (r *Runner) converse(ctx context.Context, run Run, dir string, c *conversation) error {
+func (r *Runner) converse(ctx context.Context, run Run, place Place, c *conversation) error {
 	name := r.Provider(run.Task)
 	provider, err := r.opts.Providers.Get(name)
 	if err != nil {
 		return &nestor.Failure{Kind: nestor.Provider, Message: err.Error()}
 	}
-	err = r.talk(ctx, run, provider, dir, c)
+	err = r.talk(ctx, run, provider, place, c)
 	if run.Interrupted && errors.Is(err, agent.ErrNoSession) {
 		if err := c.progress(ctx, "session "+run.Session+" is gone: it begins anew"); err != nil {
 			return err
 		}
 		run.Session, run.Interrupted = "", false
-		err = r.talk(ctx, run, provider, dir, c)
+		err = r.talk(ctx, run, provider, place, c)
 	}
 	return err
 }
@@ -200,7 +199,7 @@ var errSilent = errors.New("no sign of life")
 
 // talk makes an agent, tells it what it is to do and hears it, until nothing is
 // left to be said to it.
-func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, dir string, c *conversation) (failure error) {
+func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, place Place, c *conversation) (failure error) {
 	schema, err := parseSchema(run.Task.Schema)
 	if err != nil {
 		return &nestor.Failure{Kind: nestor.Invalid, Message: err.Error()}
@@ -208,14 +207,14 @@ func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, dir
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	limit := run.Task.Limits.Silence
-	alive := watch(limit, func() {
+	alive := watch(limit, c.host.Rested, func() {
 		if err := c.progress(ctx, fmt.Sprintf("no sign of life for %v: it is interrupted", limit)); err != nil {
 			r.opts.Log.Warn("silence is not on record", "run", run.ID, "error", err)
 		}
 		stop(errSilent)
 	})
 	defer alive.stop()
-	config, err := r.config(ctx, run, provider.Type(), dir, alive.sign, c)
+	config, err := r.config(ctx, run, provider.Type(), place, alive.sign, c)
 	if err != nil {
 		return err
 	}
@@ -229,8 +228,14 @@ func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, dir
 	if err := c.say(ctx, &nestor.ChatStart{Message: m.Content}, &nestor.AgentStart{Agent: a.Name(), AgentType: provider.Type()}); err != nil {
 		return err
 	}
+	if place.Context != "" {
+		m.Content += "\n\n" + place.Context
+	}
 	for asked := 0; ; {
 		if err := r.hear(ctx, work, a, m, c, alive); err != nil || c.failure != nil {
+			return err
+		}
+		if err := c.expect(work); err != nil {
 			return err
 		}
 		switch letters, _ := c.unheard(); {
@@ -310,12 +315,13 @@ func message(run Run, input string) agent.Message {
 }
 
 // config makes the agent's config of a task.
-func (r *Runner) config(ctx context.Context, run Run, provider, dir string, alive func(), talk *conversation) (agent.Config, error) {
+func (r *Runner) config(ctx context.Context, run Run, provider string, place Place, alive func(), talk *conversation) (agent.Config, error) {
 	t := run.Task
 	c := agent.Config{
-		Name: t.Agent, Provider: provider, Model: t.Model, Dir: dir, Schema: t.Schema, Env: run.Env, Resume: run.Session,
+		Name: t.Agent, Provider: provider, Model: t.Model, Dir: place.Dir, Files: place.Write, Schema: t.Schema, Env: slices.Concat(run.Env, place.Env), Resume: run.Session,
 		Limits:  agent.Limits{MaxTurns: t.Limits.Turns, MaxBudgetUSD: t.Limits.BudgetUSD},
 		OnFrame: alive, SettingSources: r.opts.Settings,
+		MCPServers: run.Servers, Approved: run.Approved, DeniedTools: run.Denied,
 		// Texts come also as they are written, and letters find the agent as it was.
 		Credentials: map[string]string{"partial": "true", "mode": "client"},
 	}
@@ -325,16 +331,19 @@ func (r *Runner) config(ctx context.Context, run Run, provider, dir string, aliv
 	var rights Rights
 	if r.opts.Policy != nil {
 		var err error
-		if rights, err = r.opts.Policy.Rights(run, dir); err != nil {
+		if rights, err = r.opts.Policy.Rights(run, place); err != nil {
 			return c, &nestor.Failure{Kind: nestor.Refused, Message: err.Error()}
 		}
-		c.AllowedTools, c.PermissionMode = rights.Tools, rights.Mode
+		c.AllowedTools, c.PermissionMode, c.ReadDirs = rights.Tools, rights.Mode, rights.Read
 		c.CanUseTool, c.Hooks, c.Wrap = rights.Ask.CanUseTool, rights.Ask.Hooks, rights.Wrap
-		c.Env = append(slices.Clip(c.Env), rights.Env...)
+		c.Env, c.BaseEnv = append(slices.Clip(c.Env), rights.Env...), rights.BaseEnv
 		if rights.Decide != nil {
 			c.Hooks.PreToolUse = append([]claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{talk.gate(rights.Decide)}, c.Hooks.PreToolUse...)
 		}
 	}
-	err := r.brief(ctx, run, dir, rights, &c, talk)
+	if place.Watch != nil {
+		c.Hooks.PreToolUse = append(slices.Clip(c.Hooks.PreToolUse), talk.writes.hook())
+	}
+	err := r.brief(ctx, run, place.Dir, rights, &c, talk)
 	return c, err
 }

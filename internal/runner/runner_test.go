@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -37,7 +38,29 @@ type records struct {
 	spent   float64
 	letters []runner.Letter
 	heard   int
-	more    chan struct{} // closed and replaced when letters come; nil if none ever do
+	more    chan struct{}    // closed and replaced when letters come; nil if none ever do
+	rested  func() time.Time // nil means never
+	expects []string         // letters that come when the run is done but for them
+}
+
+func (r *records) Rested() time.Time {
+	if r.rested == nil {
+		return time.Time{}
+	}
+	return r.rested()
+}
+
+func (r *records) Expect(context.Context, int) (bool, error) {
+	r.mu.Lock()
+	if len(r.expects) == 0 {
+		r.mu.Unlock()
+		return false, nil
+	}
+	next := r.expects[0]
+	r.expects = r.expects[1:]
+	r.mu.Unlock()
+	r.write(next)
+	return true, nil
 }
 
 func (r *records) Began(_ context.Context, session string) error {
@@ -152,7 +175,9 @@ func (s stage) execute(t *testing.T, task nestor.Task) (nestor.Result, *records)
 // list is a policy that approves some tools.
 type list []string
 
-func (l list) Rights(runner.Run, string) (runner.Rights, error) { return runner.Rights{Tools: l}, nil }
+func (l list) Rights(runner.Run, runner.Place) (runner.Rights, error) {
+	return runner.Rights{Tools: l}, nil
+}
 
 func TestTextAndTools(t *testing.T) {
 	both(t, `
@@ -164,7 +189,7 @@ rules:
 		if r.Status != nestor.Success || r.Output != "It is done." || r.Turns != 2 || r.Session == "" || r.Usage.Output == 0 || r.CostUSD == 0 || r.Error != nil {
 			t.Errorf("the result is %+v", r)
 		}
-		want := "ChatStart AgentStart ThinkingComplete AgentComplete ToolStart ToolComplete AgentComplete ChatComplete"
+		want := "ChatStart AgentStart ThinkingComplete AgentComplete ToolStart ToolComplete WorkspaceWrite AgentComplete ChatComplete"
 		if log.story() != want {
 			t.Errorf("the story is %s", log.story())
 		}
@@ -174,6 +199,9 @@ rules:
 			}
 			if tool, ok := e.(*nestor.ToolComplete); ok && (tool.Tool != "Write" || !tool.Success) {
 				t.Errorf("the tool is %+v", tool)
+			}
+			if w, ok := e.(*nestor.WorkspaceWrite); ok && (w.Agent != "ada" || w.Path != "out.txt" || w.Action != "write") {
+				t.Errorf("what is written is %+v", w)
 			}
 		}
 		if data, err := os.ReadFile(filepath.Join(s.dir, "out.txt")); err != nil || string(data) != "hello" {
@@ -291,6 +319,30 @@ func TestSilenceEndsARun(t *testing.T) {
 			t.Errorf("after %v it is %s, %+v", time.Since(began), got.Status, got.Error)
 		}
 	})
+}
+
+// An agent that waits for others owes no sign of life, for as long as it takes.
+func TestWaitingIsNotSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		host := &records{rested: func() time.Time { return began.Add(min(time.Since(began), 3*time.Hour)) }}
+		r := written(t, scripted.Turn{Say: []scripted.Line{{Content: "one"}, {Content: "never", After: 4 * time.Hour}}})
+		got := r.Execute(t.Context(), runner.Run{ID: id, Root: root, Task: nestor.Task{Limits: nestor.Limits{Silence: time.Minute}}}, host)
+		if got.Status != nestor.Partial || got.Error.Kind != nestor.Silence || time.Since(began) != 3*time.Hour+time.Minute {
+			t.Errorf("after %v it is %s, %+v", time.Since(began), got.Status, got.Error)
+		}
+	})
+}
+
+func TestWhatWasStartedIsHeardBeforeTheEnd(t *testing.T) {
+	r := written(t,
+		scripted.Turn{When: regexp.MustCompile("scout is back"), Say: []scripted.Line{{Content: "I heard.", Metadata: result()}}},
+		scripted.Turn{Say: []scripted.Line{{Content: "I begin.", Metadata: result()}}})
+	host := &records{expects: []string{"scout is back"}}
+	got := r.Execute(t.Context(), runner.Run{ID: id, Root: root, Task: nestor.Task{Input: "go"}}, host)
+	if got.Status != nestor.Success || got.Output != "I heard." || host.heard != 1 {
+		t.Errorf("it is %s, %q, %+v; heard %d", got.Status, got.Output, got.Error, host.heard)
+	}
 }
 
 func TestFailuresHaveTheirKind(t *testing.T) {

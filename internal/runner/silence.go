@@ -9,15 +9,34 @@ import (
 // methods may be called from any goroutine.
 type watchman struct {
 	limit time.Duration
-	timer *time.Timer
+
+	timer *time.Timer // nil if no signs are needed
+
+	mu      sync.Mutex // guards what follows, and the making of timer
+	stopped bool
 }
 
-// watch begins to wait for signs of life. Zero means that none are needed.
-func watch(limit time.Duration, silent func()) *watchman {
+// watch begins to wait for signs of life. A limit of zero means that none are
+// needed, and none are while the run waits for others: rested says when it last did.
+func watch(limit time.Duration, rested func() time.Time, silent func()) *watchman {
 	w := &watchman{limit: limit}
-	if limit > 0 {
-		w.timer = time.AfterFunc(limit, sync.OnceFunc(silent))
+	if limit <= 0 {
+		return w
 	}
+	once := sync.OnceFunc(silent)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.timer = time.AfterFunc(limit, func() {
+		if left := time.Until(rested().Add(limit)); left > 0 {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if !w.stopped {
+				w.timer.Reset(left)
+			}
+			return
+		}
+		once()
+	})
 	return w
 }
 
@@ -28,6 +47,9 @@ func (w *watchman) sign() {
 }
 
 func (w *watchman) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
 	if w.timer != nil {
 		w.timer.Stop()
 	}

@@ -97,6 +97,9 @@ func problemOf(ctx context.Context, err error) *api.Problem {
 	if limit, ok := errors.AsType[*nestor.LimitError](err); ok {
 		return &api.Problem{Type: api.TypeLimit, Title: "A limit refuses it", Status: http.StatusForbidden, Detail: err.Error(), Limit: limit}
 	}
+	if cause, ok := errors.AsType[*nestor.Cause](err); ok && ctx.Err() == nil {
+		return &api.Problem{Title: "The run is to end", Status: http.StatusConflict, Detail: "the run is to end: " + cause.Error()}
+	}
 	switch {
 	case errors.Is(err, nestor.ErrRunNotFound):
 		return &api.Problem{Type: api.TypeRunNotFound, Title: "There is no such run", Status: http.StatusNotFound, Detail: err.Error()}

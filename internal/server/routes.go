@@ -14,6 +14,9 @@ import (
 
 // handler returns what answers requests that the gate lets in.
 func (s *Server) handler(g *gate) http.Handler {
+	if s.agents != nil {
+		return s.agentHandler(g)
+	}
 	h := &handlers{backend: s.backend, log: s.log, gate: g}
 	mux := http.NewServeMux()
 	methods := map[string][]string{} // by path
@@ -27,8 +30,15 @@ func (s *Server) handler(g *gate) http.Handler {
 		{http.MethodGet, "/v1/runs/{id}/tree", h.tree},
 		{http.MethodGet, "/v1/runs/{id}/events", h.events},
 		{http.MethodGet, "/v1/runs/{id}/changes", h.changes},
+		{http.MethodGet, "/v1/runs/{id}/diff", h.diff},
 		{http.MethodPost, "/v1/runs/{id}/cancel", h.cancel},
 		{http.MethodPost, "/v1/runs/{id}/messages", h.send},
+		{http.MethodGet, "/v1/workspaces", h.workspaces},
+		{http.MethodPost, "/v1/workspaces/collect", h.collectWorkspaces},
+		{http.MethodPost, "/v1/workspaces/{id}/end", h.endWorkspace},
+		{http.MethodPost, "/v1/workspaces/{id}/approve", h.approveWorkspace},
+		{http.MethodPost, "/v1/runs/{id}/asks/{ask}", h.answer},
+		{http.MethodGet, "/v1/asks", h.asks},
 		{http.MethodGet, "/v1/search", h.search},
 		{http.MethodPost, "/v1/backup", h.backup},
 		{http.MethodGet, "/v1/info", h.info},

@@ -41,7 +41,7 @@ func TestRoutes(t *testing.T) {
 	}{
 		{"POST", "/v1/runs", `{"task": {"input": "hello"}}`, 201, `"state":"running"`},
 		{"POST", "/v1/runs", ` {"task": {"limits": {"max_turns": 3}}, "key": "k"} `, 201, `"run":"`},
-		{"POST", "/v1/runs", ``, 400, "the body is empty: want task{agent, input, provider, model, swarm, dir, schema, limits{max_turns, timeout, max_budget_usd, max_depth, max_children, max_descendants, max_attempts, backoff, max_resumes, silence, limit_wait}, after, despite, priority, label, metadata, data}, key"},
+		{"POST", "/v1/runs", ``, 400, "the body is empty: want task{agent, input, provider, model, swarm, dir, schema, limits{max_turns, timeout, max_budget_usd, max_depth, max_children, max_descendants, max_failures, max_attempts, backoff, max_resumes, silence, limit_wait}, after, despite, priority, label, metadata, data}, key"},
 		{"POST", "/v1/runs", `null`, 400, "body is null: want an object with task{"},
 		{"POST", "/v1/runs", `{"task": {"agnet": "x"}}`, 400, `body: unknown field "agnet": want task{agent, `},
 		{"POST", "/v1/runs", `{"task": {"limits": {"max_turns": "three"}}}`, 400, "body: task.limits.max_turns is string: want a whole number that fits"},

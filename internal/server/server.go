@@ -34,9 +34,18 @@ type Backend interface {
 	Search(context.Context, string, api.Query) ([]api.Hit, error)
 	Cancel(context.Context, nestor.ID, api.Cancellation) error
 	Send(context.Context, nestor.ID, api.Message) error
+	// Asks returns the questions that are open, and Answer answers one.
+	Asks(context.Context) ([]api.OpenAsk, error)
+	Answer(ctx context.Context, run nestor.ID, ask string, a api.Answer) error
 	Backup(ctx context.Context, path string) error
 	// Changes returns the archive of the files that a run changed elsewhere.
 	Changes(context.Context, nestor.ID) ([]byte, error)
+	// Diff returns what a run changed here.
+	Diff(context.Context, nestor.ID) (api.Diff, error)
+	Workspaces(context.Context) ([]api.Space, error)
+	CollectWorkspaces(context.Context, api.Collection) ([]api.Space, error)
+	EndWorkspace(context.Context, nestor.ID, api.Ending) (api.Workspace, error)
+	ApproveWorkspace(context.Context, nestor.ID, api.Approval) (api.Workspace, error)
 	Info(context.Context) (api.Info, error)
 	// Events yields events in order. An error is the last thing yielded;
 	// when ctx ends, it ends.
@@ -52,6 +61,7 @@ type Options struct {
 // Server answers for one daemon. Its methods may be called at once.
 type Server struct {
 	backend Backend
+	agents  Agents // in the place of backend; nil if it serves none
 	log     *slog.Logger
 	grace   time.Duration
 }

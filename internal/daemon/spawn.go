@@ -1,0 +1,287 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/agent"
+	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/internal/engine"
+	"github.com/dfaf701a/nestor/internal/permission"
+	"github.com/dfaf701a/nestor/internal/plan"
+	"github.com/dfaf701a/nestor/internal/runner"
+	"github.com/dfaf701a/nestor/internal/sandbox"
+	"github.com/dfaf701a/nestor/internal/server"
+	"github.com/dfaf701a/nestor/internal/spawn"
+)
+
+// attempt names an attempt of a run.
+type attempt struct {
+	run   nestor.ID
+	fence uint64
+}
+
+// room is what an attempt does with others. It lasts as long as the attempt, in
+// which the run may be executed several times.
+type room struct {
+	x     *engine.Execution
+	run   *spawn.Run
+	token string
+
+	mu   sync.Mutex // guards what follows
+	host *host      // of the current execution
+	read int        // the number of the last letter that the agent asked for itself
+	said int        // of the last that it was told
+}
+
+// enter gives an execution its room: the agent gets the tools, and what it starts
+// the token.
+func (w *worker) enter(x *engine.Execution, h *host, r *runner.Run) error {
+	run := x.Run()
+	key := attempt{run.ID, x.Fence()}
+	w.mu.Lock()
+	m := w.rooms[key]
+	if m == nil {
+		m = &room{x: x}
+		m.run = spawn.New(run.ID, m, w.engine, spawn.Options{Task: w.childTask, MaxResult: w.opts.MaxResult})
+		m.token = w.tokens.Grant(m.run)
+		w.rooms[key] = m
+	}
+	w.mu.Unlock()
+	m.mu.Lock()
+	m.host = h
+	m.mu.Unlock()
+	h.room = m
+
+	options, err := api.ParseTaskOptions(run.Task.Data)
+	if err != nil {
+		return err
+	}
+	delegates := w.delegates(run, options) == nil
+	r.Servers = map[string]agent.MCPServer{spawn.ServerName: {Server: spawn.NewServer(m.run, delegates)}}
+	r.Approved = spawn.Tools(delegates)
+	if cmp.Or(options.Delegation, w.opts.Delegation, api.DelegationPool) == api.DelegationPool {
+		r.Denied = []string{"Task", "Agent"} // the tool has either name, by the version
+	}
+	if w.folders != nil {
+		if r.Folder, err = w.folders.Session(context.Background(), run.Root); err != nil {
+			return err
+		}
+		r.Env = append(r.Env, "NESTOR_SESSION_DIR="+r.Folder)
+	}
+	r.Env = append(r.Env, "TRACEPARENT="+api.TraceOf(options.Trace, run.Root, run.ID).String())
+	if w.socket != "" {
+		r.Env = append(r.Env, api.TokenVariable+"="+m.token)
+	}
+	return nil
+}
+
+// keep keeps the whole of an output that is longer than what goes up.
+func (w *worker) keep(ctx context.Context, run plan.Run, result *nestor.Result) {
+	if w.folders == nil || len(result.Output) <= cmp.Or(w.opts.MaxResult, spawn.MaxResult) {
+		return
+	}
+	file, err := w.folders.Output(ctx, run.Root, run.ID, result.Output)
+	if err != nil {
+		w.notes.Warn("the whole output of a run is not kept", "run", run.ID, "error", err)
+		return
+	}
+	result.File = file
+}
+
+// leave takes back what an attempt was given.
+func (w *worker) leave(x *engine.Execution) {
+	key := attempt{x.Run().ID, x.Fence()}
+	w.mu.Lock()
+	m := w.rooms[key]
+	delete(w.rooms, key)
+	w.mu.Unlock()
+	if m != nil {
+		w.tokens.Revoke(m.run)
+	}
+}
+
+// delegates says why a run may not start others; nil if it may.
+func (w *worker) delegates(run plan.Run, o api.TaskOptions) error {
+	if limit := run.Task.Limits.Depth; run.Depth()+1 > limit {
+		return &nestor.LimitError{Limit: "depth", Max: float64(limit), Asked: float64(run.Depth() + 1)}
+	}
+	role, err := w.policy.bounds(run.Task, o, cmp.Or(run.Task.Dir, w.dir))
+	if err != nil {
+		return err
+	}
+	if role != nil && !role.Spawn {
+		return &api.Problem{Status: 403, Detail: "role " + role.Role + " starts no agents"}
+	}
+	return nil
+}
+
+// childTask makes the task of a child that a run asks for.
+func (w *worker) childTask(ctx context.Context, parent plan.Run, s api.Spawn) (nestor.Task, error) {
+	o, err := api.ParseTaskOptions(parent.Task.Data)
+	if err != nil {
+		return nestor.Task{}, err
+	}
+	if err := w.delegates(parent, o); err != nil {
+		return nestor.Task{}, err
+	}
+	if o.Agent != nil && o.Agent.Delegates != nil && !slices.Contains(o.Agent.Delegates, s.Agent) {
+		return nestor.Task{}, &api.Problem{Status: 403, Detail: fmt.Sprintf("agent %.60q: this one may start: %s", s.Agent, cmp.Or(strings.Join(o.Agent.Delegates, ", "), "none"))}
+	}
+	level := sandbox.Level(cmp.Or(o.Sandbox, string(w.policy.level)))
+	if s.Dir != "" && level != sandbox.Off {
+		// A folder could become a link to another one before the child is confined to it.
+		return nestor.Task{}, &api.Problem{Status: 403, Detail: fmt.Sprintf("dir %.200q: what a run in a sandbox starts works where it does", s.Dir)}
+	}
+	above := parent.Task
+	above.Dir, above.Provider = cmp.Or(above.Dir, w.dir), w.runner.Provider(above)
+	t, err := spawn.Narrow(above, api.TaskOptions{
+		Tools: w.policy.tools, PermissionMode: cmp.Or(w.policy.mode, "acceptEdits"), Role: w.policy.role, Sandbox: string(w.policy.level),
+	}, s)
+	if err != nil {
+		return t, err
+	}
+	if name, tier := w.opts.Models[t.Model]; tier {
+		t.Model = name
+	}
+	switch {
+	case w.define != nil:
+		err = w.define(ctx, &t)
+	case t.Agent != "":
+		err = fmt.Errorf("agent %.60q: a worker elsewhere knows no definitions: give the task in full", t.Agent)
+	}
+	if err != nil {
+		return t, invalid(err)
+	}
+	if err := t.Check(); err != nil {
+		return t, invalid(fmt.Errorf("task: %w", err))
+	}
+	if err := runner.CheckSchema(t.Schema); err != nil {
+		return t, invalid(err)
+	}
+	if err := w.knows(t); err != nil {
+		return t, invalid(err)
+	}
+	return t, nil
+}
+
+// narrowed returns what a policy leaves below others.
+func (p *policy) narrowed(own permission.Policy, above []api.Bounds) (permission.Policy, error) {
+	for _, b := range above {
+		if b.Role == "" {
+			continue // its tools are in those of the run
+		}
+		up, err := p.bounds(nestor.Task{Swarm: b.Swarm}, api.TaskOptions{Role: b.Role, Tools: b.Tools}, b.Dir)
+		if err != nil {
+			return own, err
+		}
+		own = permission.Narrow(*up, own)
+	}
+	return own, nil
+}
+
+// decideOurs decides about a tool of ours; it is bounded by what it does, not by
+// rules about tools.
+func decideOurs(tool string, role *permission.Policy) (v runner.Verdict, ours bool) {
+	if !slices.Contains(spawn.Tools(true), tool) {
+		return v, false
+	}
+	if !role.Spawn && !slices.Contains(spawn.Tools(false), tool) {
+		return runner.Verdict{Reason: "This run starts no agents.", Rule: "role " + role.Role + ": spawn no"}, true
+	}
+	return runner.Verdict{Allowed: true, Rule: "tool " + strings.TrimPrefix(tool, "mcp__")}, true
+}
+
+func (m *room) Start(ctx context.Context, s spawn.Start) (nestor.ID, error) {
+	return m.x.Submit(ctx, engine.Submission{Task: s.Task, Key: s.Key, Name: s.Name, Background: s.Background})
+}
+
+func (m *room) Await(ctx context.Context, runs ...nestor.ID) ([]plan.Run, error) {
+	return m.x.Await(ctx, runs...)
+}
+
+func (m *room) AwaitAny(ctx context.Context, runs ...nestor.ID) ([]plan.Run, error) {
+	return m.x.AwaitAny(ctx, runs...)
+}
+
+func (m *room) Collect(ctx context.Context, runs ...nestor.ID) error {
+	return m.x.Collect(ctx, runs...)
+}
+
+func (m *room) Ask(ctx context.Context, ask nestor.Ask) (*nestor.Answer, error) {
+	return m.x.Ask(ctx, ask)
+}
+
+func (m *room) Append(ctx context.Context, events ...nestor.Event) error {
+	m.mu.Lock()
+	h := m.host
+	m.mu.Unlock()
+	return h.Append(ctx, events...)
+}
+
+// Read returns the letters that the agent has not read. It has then.
+func (m *room) Read() []plan.Letter {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list, _ := m.x.Letters(max(m.read, m.said))
+	if len(list) > 0 {
+		m.read = list[len(list)-1].N
+		m.x.Heard(m.read)
+	}
+	return list
+}
+
+// unread returns the number of the last letter that need not be said, of one that
+// was and those that the agent has read itself.
+func (m *room) unread(n int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.said = max(m.said, n)
+	return max(n, m.read)
+}
+
+// visitors are the agents that ask on the socket.
+type visitors struct {
+	w *worker
+	b *backend
+}
+
+// Agent returns the one with a token.
+func (v visitors) Agent(token string) server.Agent {
+	if run := v.w.tokens.Find(token); run != nil {
+		return visitor{run, v.b}
+	}
+	return nil
+}
+
+// visitor is an agent that asks on the socket.
+type visitor struct {
+	*spawn.Run
+	b *backend
+}
+
+func (v visitor) Look(ctx context.Context, id nestor.ID) (api.Run, error) {
+	if err := v.Reach(ctx, id); err != nil {
+		return api.Run{}, err
+	}
+	return v.b.Run(ctx, id)
+}
+
+func (v visitor) Tree(ctx context.Context, id nestor.ID) ([]api.Run, error) {
+	if err := v.Reach(ctx, id); err != nil {
+		return nil, err
+	}
+	return v.b.Tree(ctx, id)
+}
+
+// Refused takes note of a refusal, in the log of the run.
+func (v visitor) Refused(ctx context.Context, why string) {
+	if err := v.Run.Refused(ctx, why); err != nil {
+		v.b.opts.Log.Warn("a refusal is not on record", "run", v.ID(), "error", err)
+	}
+}

@@ -1,0 +1,147 @@
+package spawn
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/api"
+)
+
+// Narrow returns the task of a child: what is asked for, as far as the parent may
+// have it itself. Where a parent's task leaves something open, it has what defaults
+// say. Limits are not looked at: the plan grants them.
+//
+// A tool, a mode or a level beyond the parent's becomes the parent's; a folder
+// outside of its own, and a variable that it does not have, are refused.
+func Narrow(parent nestor.Task, defaults api.TaskOptions, s api.Spawn) (nestor.Task, error) {
+	has, err := api.ParseTaskOptions(parent.Data)
+	if err != nil {
+		return nestor.Task{}, err
+	}
+	has.PermissionMode, has.Sandbox = or(has.PermissionMode, defaults.PermissionMode), or(has.Sandbox, defaults.Sandbox)
+	has.Role, has.Delegation = or(has.Role, defaults.Role), or(has.Delegation, defaults.Delegation)
+	if has.Tools == nil {
+		has.Tools = defaults.Tools
+	}
+	t := nestor.Task{
+		Agent: s.Agent, Input: s.Task, Provider: or(s.Provider, parent.Provider), Model: s.Model, Swarm: parent.Swarm, Schema: s.Schema, Limits: s.Limits,
+		Priority: parent.Priority, Label: parent.Label,
+	}
+	if t.Model == "" && t.Provider == parent.Provider {
+		t.Model = parent.Model
+	}
+	if t.Dir, err = within(parent.Dir, s.Dir); err != nil {
+		return t, err
+	}
+	o := api.TaskOptions{
+		Tools: MeetTools(has.Tools, s.Tools), Role: or(s.Role, has.Role), Delegation: has.Delegation, Trace: has.Trace,
+		PermissionMode: stricter(modes, has.PermissionMode, s.PermissionMode), Sandbox: stricter(levels, has.Sandbox, s.Sandbox),
+		Above: append(slices.Clip(has.Above), api.Bounds{Role: has.Role, Tools: has.Tools, Swarm: parent.Swarm, Dir: parent.Dir}),
+	}
+	for name, list := range map[string][]string{s.PermissionMode: modes, s.Sandbox: levels} {
+		if name != "" && !slices.Contains(list, name) {
+			return t, invalid("%.60q: there are %s", name, strings.Join(list, ", "))
+		}
+	}
+	if o.Env, err = environment(has.Env, s.Env); err != nil {
+		return t, err
+	}
+	if t.Data, err = json.Marshal(o); err != nil {
+		return t, err
+	}
+	return t, nil
+}
+
+func or(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// What a task can name, the strictest first.
+var (
+	modes  = []string{"plan", "dontAsk", "default", "acceptEdits", "auto", "bypassPermissions"}
+	levels = []string{"strict", "files", "off"}
+)
+
+// stricter returns what is asked for, unless what the parent has is stricter. An
+// unknown word, which may mean anything, is the strictest.
+func stricter(order []string, has, asked string) string {
+	if asked == "" {
+		return has
+	}
+	if has == "" {
+		return asked
+	}
+	return order[min(max(0, slices.Index(order, has)), max(0, slices.Index(order, asked)))]
+}
+
+// MeetTools returns the tools that both lists hold; nil means all. Where one of them
+// has a tool and the other a rule about it, such as Bash(git *), it is the rule.
+func MeetTools(a, b []string) []string {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	both := []string{} // which is not all
+	for _, x := range a {
+		for _, y := range b {
+			var common string
+			switch {
+			case x == y, toolOf(x) == y:
+				common = x
+			case toolOf(y) == x:
+				common = y
+			default:
+				continue
+			}
+			if !slices.Contains(both, common) {
+				both = append(both, common)
+			}
+		}
+	}
+	return both
+}
+
+// toolOf returns the tool that a rule is about.
+func toolOf(rule string) string {
+	name, _, _ := strings.Cut(rule, "(")
+	return strings.TrimSpace(name)
+}
+
+// within returns a folder of a child: below that of the parent, or the same.
+func within(parent, asked string) (string, error) {
+	if asked == "" {
+		return parent, nil
+	}
+	if !filepath.IsAbs(asked) {
+		asked = filepath.Join(parent, asked)
+	}
+	rest, err := filepath.Rel(parent, filepath.Clean(asked))
+	if err != nil || !filepath.IsLocal(rest) {
+		return "", forbidden("dir %.200q: a child works in the folder of its parent, %s, or below it", asked, parent)
+	}
+	return filepath.Clean(asked), nil
+}
+
+// environment returns the variables of a child: those of the parent, or of these the
+// ones that are asked for.
+func environment(has, asked []string) ([]string, error) {
+	if asked == nil {
+		return has, nil
+	}
+	for _, kv := range asked {
+		if !slices.Contains(has, kv) {
+			name, _, _ := strings.Cut(kv, "=")
+			return nil, forbidden("env %.60s: the parent was not given it with this value, so its children are not", fmt.Sprintf("%q", name))
+		}
+	}
+	return asked, nil
+}
