@@ -179,6 +179,22 @@ func (d Definition) inputs() string {
 	return "; there are: " + strings.Join(names, ", ")
 }
 
+// absent is what an input that was not given is in a template: nothing, of a kind
+// that can be used as the type can.
+func (in Input) absent() any {
+	var s struct{ Type any }
+	if json.Unmarshal(in.Schema, &s) != nil {
+		return ""
+	}
+	switch s.Type {
+	case "array":
+		return []any{}
+	case "object":
+		return map[string]any{}
+	}
+	return ""
+}
+
 // read returns value if it follows the schema, or else what it writes as a text.
 func (in Input) read(value json.RawMessage) (json.RawMessage, error) {
 	schema, err := resolve(in.Schema)

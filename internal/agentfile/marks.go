@@ -25,54 +25,83 @@ const (
 	command                  // !`command`
 )
 
+// argumentPattern is what an argument looks like.
+const argumentPattern = `\$ARGUMENTS\[(\d{1,3})\]|\$ARGUMENTS\b|\$(\d)\d*|\$([A-Za-z_][A-Za-z0-9_-]*)`
+
 var (
-	markPattern = regexp.MustCompile("(?m)" + `\$\{CLAUDE_SKILL_DIR\}|\$ARGUMENTS\[(\d{1,3})\]|\$ARGUMENTS\b|\$(\d)\d*|\$([A-Za-z_][A-Za-z0-9_-]*)` +
-		"|(?:^|[ \\t(\n])!`([^`\n]+)`" + `|(?:^|[ \t\n])@("[^"\n]+"|[^\s"@]+)`)
-	argumentPattern = regexp.MustCompile(`\$ARGUMENTS\[(\d{1,3})\]|\$ARGUMENTS\b|\$(\d)\d*|\$([A-Za-z_][A-Za-z0-9_-]*)`)
+	anArgument         = regexp.MustCompile(argumentPattern)
+	beginsAsAnArgument = regexp.MustCompile(`^(?:` + argumentPattern + `)`)
 )
+
+const skillDir = "${CLAUDE_SKILL_DIR}"
 
 // findMarks returns the marks of a text in their order. Arguments are named by
 // what stands behind $, if they have names.
 func findMarks(text string, names []string) []mark {
 	var marks []mark
 	base := firstNumber(text)
-	for _, at := range markPattern.FindAllStringSubmatchIndex(text, -1) {
-		group := func(n int) string {
-			if at[2*n] < 0 {
-				return ""
-			}
-			return text[at[2*n]:at[2*n+1]]
+	for at := 0; ; {
+		i := strings.IndexAny(text[at:], "$@!")
+		if i < 0 {
+			return marks
 		}
-		m := mark{from: at[0], to: at[1], first: base}
-		whole := text[at[0]:at[1]]
-		switch {
-		case whole == "${CLAUDE_SKILL_DIR}":
-			m.kind = folder
-		case group(4) != "":
-			m.kind, m.word = command, strings.TrimSpace(group(4))
-			m.from += strings.IndexByte(whole, '!')
-		case group(5) != "":
-			m.kind, m.word = file, trimPath(group(5))
-			m.from += strings.IndexByte(whole, '@')
-			m.to = m.from + 1 + len(m.word)
-			if strings.HasPrefix(group(5), `"`) {
-				m.to = at[1]
-			}
-			if m.word == "" {
-				continue
-			}
-		default:
-			index, ok := argumentOf(whole, group(1), group(2), group(3), names, base)
-			if !ok {
-				continue
-			}
-			m.kind, m.index = argument, index
+		at += i
+		m, ok := markAt(text, at, names, base)
+		if !ok {
+			at++
+			continue
 		}
-		m.written = text[m.from:m.to]
+		m.from, m.first, m.written = at, base, text[at:m.to]
 		marks = append(marks, m)
+		at = m.to
 	}
-	return marks
 }
+
+// markAt returns the mark that begins at a place, with its end.
+func markAt(text string, at int, names []string, base int) (mark, bool) {
+	rest := text[at:]
+	first := at == 0 || strings.IndexByte(" \t\n", text[at-1]) >= 0
+	switch rest[0] {
+	case '$':
+		if strings.HasPrefix(rest, skillDir) {
+			return mark{kind: folder, to: at + len(skillDir)}, true
+		}
+		m := beginsAsAnArgument.FindStringSubmatch(rest[:min(len(rest), maxArgument)])
+		if m == nil {
+			return mark{}, false
+		}
+		index, ok := argumentOf(m[0], m[1], m[2], m[3], names, base)
+		return mark{kind: argument, index: index, to: at + len(m[0])}, ok
+	case '!':
+		if !first && text[at-1] != '(' || !strings.HasPrefix(rest, "!`") {
+			return mark{}, false
+		}
+		end := strings.IndexAny(rest[2:], "`\n")
+		if end <= 0 || rest[2+end] != '`' {
+			return mark{}, false
+		}
+		return mark{kind: command, word: strings.TrimSpace(rest[2 : 2+end]), to: at + 3 + end}, true
+	}
+	if !first {
+		return mark{}, false
+	}
+	if quoted, ok := strings.CutPrefix(rest, `@"`); ok {
+		end := strings.IndexAny(quoted, "\"\n")
+		if end <= 0 || quoted[end] != '"' {
+			return mark{}, false
+		}
+		return mark{kind: file, word: quoted[:end], to: at + 3 + end}, true
+	}
+	word := rest[1:]
+	if end := strings.IndexAny(word, " \t\n\"@"); end >= 0 {
+		word = word[:end]
+	}
+	word = strings.TrimRight(word, ".,;:!?)]}>'\"`*")
+	return mark{kind: file, word: word, to: at + 1 + len(word)}, word != ""
+}
+
+// maxArgument is how long the name of an argument can be.
+const maxArgument = 256
 
 // firstNumber returns what the first argument is called in a text: $0 if there is
 // one, as the CLI has it (seen in 2.1.325); else $1, as it had it when most
@@ -110,14 +139,6 @@ func argumentOf(whole, index, digit, name string, names []string, base int) (int
 	return -1, true
 }
 
-// trimPath takes away quotes, and what ends a sentence.
-func trimPath(word string) string {
-	if quoted, ok := strings.CutPrefix(word, `"`); ok {
-		return strings.TrimSuffix(quoted, `"`)
-	}
-	return strings.TrimRight(word, ".,;:!?)]}>'\"`*")
-}
-
 // plainWord is one that means itself in a shell.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
 
@@ -131,8 +152,8 @@ func quoteWord(text string) string {
 
 // fill replaces the arguments in a word, each by what put makes of it.
 func fill(word string, base int, input string, args, names []string, put func(string) string) string {
-	return argumentPattern.ReplaceAllStringFunc(word, func(whole string) string {
-		m := argumentPattern.FindStringSubmatch(whole)
+	return anArgument.ReplaceAllStringFunc(word, func(whole string) string {
+		m := anArgument.FindStringSubmatch(whole)
 		if index, ok := argumentOf(whole, m[1], m[2], m[3], names, base); ok {
 			if text, given := argumentText(index, input, args); given {
 				return put(text)

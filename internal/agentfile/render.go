@@ -74,7 +74,7 @@ func (d Definition) UsesCommands() []string {
 }
 
 func (d *Definition) body() (*compiled, error) {
-	return d.compile(d.Prompt, isTemplate.MatchString(d.Prompt), d.Kind != Agent)
+	return d.compile(d.Prompt, isTemplate(d.Prompt), d.Kind != Agent)
 }
 
 // Render makes of the definition and an input what the agent is told. The text of
@@ -166,7 +166,7 @@ func (r *rendering) template(ctx context.Context) (string, error) {
 func (r *rendering) data() map[string]any {
 	inputs := map[string]any{}
 	for _, in := range r.d.Inputs {
-		inputs[in.Name] = nil
+		inputs[in.Name] = in.absent()
 	}
 	for name, raw := range r.facts.Inputs {
 		var v any

@@ -105,6 +105,11 @@ Instructions {{here}}.`,
 			message:      "ONE \"TWO WORDS\" THREE in true about src/a.go on 2026-11-15 at main abc, dirty\n0=a 1=b a+b [\"a\",\"b\"] f none",
 		},
 		{
+			name: "inputs that are not given are nothing", kind: agentfile.Agent,
+			text:         "---\ninputs: {a: string, n: integer, l: array, o: object}\ntemplate: '<{{.Inputs.a}}{{.Inputs.n}}{{range .Inputs.l}}x{{end}}{{if .Inputs.o}}y{{end}}>'\n---\nx",
+			instructions: "x", message: "<>",
+		},
+		{
 			name: "files by pattern", kind: agentfile.Agent, text: "---\ntemplate: '{{files \"src/**/*.go\"}}'\n---\nx",
 			instructions: "x", message: "<file path=\"src/a.go\">\npackage a\n</file>\n<file path=\"src/sub/b.go\">\npackage b\n</file>",
 		},
@@ -129,11 +134,11 @@ Instructions {{here}}.`,
 			instructions: "x", message: `one "two words" three`, problem: "its loops make more than 100000 rounds",
 		},
 		{
-			name: "texts without end", kind: agentfile.Agent, text: "---\ntemplate: '{{range 90000}}0123456789{{end}}'\n---\nx",
-			instructions: "x", message: `one "two words" three`, problem: "it makes more than 524288 bytes",
+			name: "texts without end", kind: agentfile.Agent, text: "---\ntemplate: '{{range 90000}}01234567890123456789{{end}}'\n---\nx",
+			instructions: "x", message: `one "two words" three`, problem: "it makes more than 1310720 bytes",
 		},
 		{
-			name: "what is wrong only when it runs", kind: agentfile.Agent, text: "---\ninputs: {a: object}\ntemplate: '{{.Inputs.a.b.c}}'\n---\nx",
+			name: "what is wrong only when it runs", kind: agentfile.Agent, inputs: `{"a": {}}`, text: "---\ninputs: {a: object}\ntemplate: '{{.Inputs.a.b.c}}'\n---\nx",
 			instructions: "x", message: `one "two words" three`, problem: "rendering the template of f.md: ",
 		},
 	} {
@@ -181,6 +186,17 @@ func TestCommandsAreRefusedWhereNobodyRunsThem(t *testing.T) {
 	got := d.Render(t.Context(), agentfile.Facts{Input: "go"})
 	if got.Message != "go" || got.Problem == nil || !strings.Contains(got.Problem.Error(), `the command "git status" is not allowed here`) {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// The text of an agent may be as long as its file.
+func TestLongTextsAreTold(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	for _, kind := range []agentfile.Kind{agentfile.Agent, agentfile.Skill, agentfile.Command} {
+		got := parse(t, kind, long).Render(t.Context(), agentfile.Facts{Input: "go"})
+		if got.Problem != nil || len(got.Instructions)+len(got.Message) < 1<<20 {
+			t.Errorf("%s: %v", kind, got.Problem)
+		}
 	}
 }
 

@@ -17,11 +17,11 @@ import (
 
 // Bounds of what a template may do.
 const (
-	maxTemplate  = 256 << 10 // bytes of it
-	maxNodes     = 10_000    // of its parts
-	maxRendered  = 512 << 10 // bytes that it may make
-	maxRounds    = 100_000   // of all its loops together
-	maxTemplates = 50        // how deep its parts may be nested
+	maxTemplate  = 256 << 10          // bytes of it
+	maxNodes     = 10_000             // of its parts
+	maxRendered  = MaxFile + maxFiles // bytes that it may make
+	maxRounds    = 100_000            // of all its loops together
+	maxTemplates = 50                 // how deep its parts may be nested
 )
 
 // variables are what stands behind the dot, besides Inputs.
@@ -63,7 +63,12 @@ func (e *templateError) place(text string) (line, column int) {
 
 // isTemplate tells whether a body is one: whether it names what the agent is
 // given. Other files use braces for things of their own.
-var isTemplate = regexp.MustCompile(`\{\{-?\s*(?:[^{}]*[\s(])?\.(?:Input|Inputs|ContextFolder|FocusFile)\b`)
+func isTemplate(text string) bool {
+	begin := strings.Index(text, "{{")
+	return begin >= 0 && namesGiven.MatchString(text[begin:])
+}
+
+var namesGiven = regexp.MustCompile(`\{\{-?\s*(?:[^{}]*[\s(])?\.(?:Input|Inputs|ContextFolder|FocusFile)\b`)
 
 // compile reads a text. As a template it may hold actions; marks says whether
 // what Claude Code replaces in commands is replaced in it.
@@ -383,7 +388,7 @@ func readTemplate(p *parser, f field) error {
 // checkBody checks the text of the file, which begins in that line.
 func (p *parser) checkBody(line int) {
 	d := p.d
-	asTemplate := isTemplate.MatchString(d.Prompt)
+	asTemplate := isTemplate(d.Prompt)
 	if _, err := d.compile(d.Prompt, asTemplate, d.Kind != Agent); err != nil {
 		p.bad(err, d.Prompt, line-1, true)
 	}

@@ -63,7 +63,8 @@ func harmless(tool string) bool {
 		"Task", "Agent", "TaskOutput", "TaskStop", "AskUserQuestion", "ExitPlanMode", "EnterPlanMode":
 		return true
 	}
-	return strings.HasPrefix(name, "mcp__"+CustomServer+"__") // which is a wish by itself
+	// The first is a wish by itself; the others start runs within the limits of this one.
+	return strings.HasPrefix(name, "mcp__"+CustomServer+"__") || name == "mcp__nestor" || strings.HasPrefix(name, "mcp__nestor__")
 }
 
 // Fingerprint stands for all that the definition wishes: a change of any of that

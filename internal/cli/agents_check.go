@@ -32,20 +32,20 @@ checked as a project; of another, every Markdown file is.
 The exit code is 1 if a file cannot be used; with --strict also for warnings.`,
 		Example: "nestor agents check\nnestor agents check .claude/agents/reviewer.md swarms/",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				project, err := projectDir("")
-				if err != nil {
-					return fmt.Errorf("agents check: %w", err)
-				}
-				args = []string{project}
-			}
 			var all []agentfile.Entry
-			for _, name := range args {
-				entries, err := entriesAt(name)
-				if err != nil {
-					return fmt.Errorf("agents check: %w", err)
+			var err error
+			if len(args) == 0 {
+				var project string
+				if project, err = projectDir(""); err == nil {
+					all, err = projectEntries(project)
 				}
-				all = append(all, entries...)
+			}
+			for _, name := range args {
+				entries, oneErr := entriesAt(name)
+				all, err = append(all, entries...), errors.Join(err, oneErr)
+			}
+			if err != nil {
+				return fmt.Errorf("agents check: %w", err)
 			}
 			return reportAgents(cmd.OutOrStdout(), all, opts)
 		},

@@ -174,8 +174,11 @@ func mayRun(rights runner.Rights, dir, line string) error {
 			return fmt.Errorf("it is not allowed: %s", v.Reason)
 		}
 	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
 	p := permission.Policy{
-		Read: []string{"/"}, Write: []string{"/"}, Bash: permission.Yes, Git: permission.Yes, Web: true,
+		Read: []string{dir}, Write: []string{dir}, Bash: permission.Yes, Git: permission.Yes, Web: true,
 		Grant: permission.Grant{Mode: rights.Mode},
 	}
 	if rights.Tools == nil && rights.Decide != nil {

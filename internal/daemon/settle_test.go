@@ -97,6 +97,24 @@ func TestToolsOnlyNarrow(t *testing.T) {
 	}
 }
 
+// An agent that has no tools gets none, which is not the same as all.
+func TestNoToolsAreNotAll(t *testing.T) {
+	for _, tools := range [][]string{nil, {}} {
+		o := api.TaskOptions{}
+		if err := new(agents).settle(agentfile.Definition{Tools: tools}, &nestor.Task{}, &o); err != nil {
+			t.Fatal(err)
+		}
+		data, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := api.ParseTaskOptions(data)
+		if err != nil || (again.Tools == nil) != (tools == nil) {
+			t.Errorf("of %#v are left %#v, %v", tools, again.Tools, err)
+		}
+	}
+}
+
 // What the config leaves to tasks that do not say bounds a definition too.
 func TestConfigBoundsDefinitions(t *testing.T) {
 	a := &agents{tools: []string{"Read", "Bash"}, mode: "plan"}
