@@ -150,7 +150,7 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 		return nil, err
 	}
 	if o.Tools != nil {
-		role.Tools = o.Tools
+		role.Tools = meetTools(role.Tools, toolNames(o.Tools))
 	}
 	if role, err = p.narrowed(role, o.Above); err != nil {
 		return nil, err
