@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -141,17 +140,7 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 		return fmt.Errorf("run: %w", err)
 	}
 	d.Lone = true
-	f := &following{opts: opts, daemon: d, task: task, prompt: prompt, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr()}
-	if terminalOf(cmd.InOrStdin()) != nil {
-		f.stdin = cmd.InOrStdin()
-	}
-	if err := f.run(cmd.Context()); err != nil {
-		if _, coded := errors.AsType[*codedError](err); coded {
-			return err
-		}
-		return fmt.Errorf("run: %w", err)
-	}
-	return nil
+	return newFollowing(cmd, opts, d, task).command(cmd, "run")
 }
 
 // rootTask makes the task that a command line asks for, and says how the daemon of
