@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/dfaf701a/nestor"
 )
@@ -22,6 +23,7 @@ type TaskOptions struct {
 	Env            []string         `json:"env,omitempty"`             // K=V, for what the agent starts
 	Session        string           `json:"session_id,omitempty"`      // of the provider, to go on with; empty begins a new one
 	Workspace      WorkspaceOptions `json:"workspace,omitzero"`        // what it works in
+	Resources      Resources        `json:"resources,omitzero"`        // of the machine that its processes may use together
 	// Subdir is the task's folder as its place in the project, with slashes, for
 	// workers on other machines. The daemon sets it; empty means that the task
 	// names no folder, or one outside of the project.
@@ -29,6 +31,15 @@ type TaskOptions struct {
 	// Approves is the run whose work is merged if this one finds it good. The
 	// daemon sets it, and takes it from nobody; empty means none.
 	Approves nestor.ID `json:"approves,omitempty"`
+}
+
+// Resources bound what processes use of a machine, each command of provider api
+// with all that it starts, and all of provider sdk's CLI. Zero means as the config
+// says.
+type Resources struct {
+	Memory    int64         `json:"memory,omitempty"`    // bytes
+	Processes int           `json:"processes,omitempty"` // at once
+	CPU       time.Duration `json:"cpu,omitempty"`       // processor time
 }
 
 // ParseTaskOptions reads the Data of a task. It fails if there is something in it
@@ -50,6 +61,9 @@ func ParseTaskOptions(data json.RawMessage) (TaskOptions, error) {
 	}
 	if o.Subdir != "" && !fs.ValidPath(o.Subdir) {
 		return TaskOptions{}, fmt.Errorf("data of the task: subdir %.200q: want a path in the project, such as docs/guide", o.Subdir)
+	}
+	if o.Resources.Memory < 0 || o.Resources.Processes < 0 || o.Resources.CPU < 0 {
+		return TaskOptions{}, fmt.Errorf("data of the task: resources %+v: none may be negative", o.Resources)
 	}
 	switch o.Workspace.Kind {
 	case "", "plain", "swarm", "worktree":

@@ -32,7 +32,7 @@ type runOptions struct {
 var runKeys = []string{
 	"provider", "model", "tools", "permission_mode", "limits.max_turns", "limits.max_depth", "limits.max_budget_usd", "limits.timeout",
 	"limits.silence", "limits.limit_wait", "role", "sandbox",
-	"workspace.kind", "workspace.end",
+	"workspace.kind", "workspace.end", "limits.memory", "limits.processes", "limits.cpu",
 }
 
 func newRun() *cobra.Command {
@@ -222,7 +222,8 @@ func taskOf(prompt string, cfg *config, opts runOptions) (nestor.Task, error) {
 		t.Schema = json.RawMessage(text)
 	}
 	return t, setOptions(&t, api.TaskOptions{Tools: cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Env: opts.env,
-		Workspace: api.WorkspaceOptions{Kind: cfg.Workspace.Kind, End: cfg.Workspace.End}})
+		Workspace: api.WorkspaceOptions{Kind: cfg.Workspace.Kind, End: cfg.Workspace.End},
+		Resources: api.Resources{Memory: cfg.Resources.Memory, Processes: cfg.Resources.Processes, CPU: cfg.Resources.CPU}})
 }
 
 // setOptions puts o into the task.

@@ -23,6 +23,7 @@ import (
 	"github.com/dfaf701a/nestor/internal/plan"
 	"github.com/dfaf701a/nestor/internal/pool"
 	"github.com/dfaf701a/nestor/internal/runner"
+	"github.com/dfaf701a/nestor/internal/sandbox"
 )
 
 // Worker says how runs are executed. Its zero value executes five at once, on
@@ -39,8 +40,9 @@ type Worker struct {
 	Sandbox  string                         // level, likewise: off, files or strict; empty means off
 	Settings []string                       // sources of the provider's settings: user, project, local; nil means none
 
-	Workspace Workspaces // what runs work in
-	Pass      []string   // variables of this process that runs get besides those that all do; a * at the end stands for anything
+	Workspace Workspaces     // what runs work in
+	Limits    sandbox.Limits // of what processes use, of runs that set none
+	Pass      []string       // variables of this process that runs get besides those that all do; a * at the end stands for anything
 
 	SDK    claudecode.Options
 	API    anthropic.Options // its Records and Spool are set here

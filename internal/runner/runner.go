@@ -78,6 +78,9 @@ type Rights struct {
 	// BaseEnv is what Env, that of the run and that of its place are added to; nil
 	// means the environment of this process.
 	BaseEnv []string
+	// Exceeded returns what was stopped since because it used too much of the
+	// machine, a line for each; nil means that nothing is.
+	Exceeded func() []string
 	// Wrap returns the command line that is started instead of argv, for every
 	// process of the run; nil means argv.
 	Wrap func(argv []string) []string
@@ -144,6 +147,9 @@ func (r *Runner) Execute(ctx context.Context, run Run, host Host) nestor.Result 
 		}
 	}
 	result := c.result(ctx, err)
+	if err := c.overrun(ctx, r.opts.Grace, &result); err != nil {
+		r.opts.Log.Warn("what a run used too much of is not on record", "run", run.ID, "error", err)
+	}
 	if place.Close != nil {
 		if err := place.Close(&result); err != nil && result.Status == nestor.Success {
 			result.Status = nestor.Error
@@ -318,6 +324,7 @@ func (r *Runner) config(run Run, provider string, place Place, alive func(), tal
 		c.AllowedTools, c.PermissionMode, c.ReadDirs = rights.Tools, rights.Mode, rights.Read
 		c.CanUseTool, c.Hooks, c.Wrap = rights.Ask.CanUseTool, rights.Ask.Hooks, rights.Wrap
 		c.Env, c.BaseEnv = append(slices.Clip(c.Env), rights.Env...), rights.BaseEnv
+		talk.exceeded = rights.Exceeded
 		if rights.Decide != nil {
 			c.Hooks.PreToolUse = append([]claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{talk.gate(rights.Decide)}, c.Hooks.PreToolUse...)
 		}
