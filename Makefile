@@ -66,6 +66,11 @@ bench-run: tools ## What 'nestor run' adds to the provider beneath it
 	go build -o bin/bench-run ./tools/bench-run
 	BENCH_NESTOR=$(CURDIR)/bin/nestor bin/bench-run
 
+.PHONY: bench-agentfile
+bench-agentfile: ## What definitions of agents cost: files, options, ten thousand runs
+	go build -o bin/bench-agentfile ./tools/bench-agentfile
+	bin/bench-agentfile
+
 .PHONY: bench-sandbox
 bench-sandbox: ## What the sandbox adds to the shortest command
 	go build -o bin/nestor ./cmd/nestor

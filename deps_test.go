@@ -25,7 +25,7 @@ const (
 var architecture = rules{
 	restricted: map[string]string{
 		"os":             "what has no line for it is pure: tested without files, clocks or processes",
-		"os/exec":        "a process is started where its whole tree is also ended: claude, workspace, sandbox and the api provider's tools",
+		"os/exec":        "a process is started where its whole tree is also ended: claude, workspace, sandbox, toolserver and the api provider's tools",
 		"os/signal":      "signals belong to the command line; everybody else is given a context",
 		"syscall":        "what differs by operating system stays in few files, beside what it serves",
 		"net":            "sockets are opened by what serves or dials, never on the way",
@@ -113,6 +113,15 @@ var architecture = rules{
 			why:     "it reads a language, and knows nobody whose words are written in it",
 			outside: allow{"go.yaml.in/yaml/v3": "YAML with positions; hand-written, it would be thousands of lines"},
 		},
+		"internal/agentfile": {
+			why:  "it reads definitions, in the vocabulary and the words of permissions; it runs nothing",
+			ours: []string{".", "internal/permission", "internal/yamltree"},
+			outside: allow{
+				"os":                              "the files of agents",
+				"syscall":                         "how a file is opened without waiting for a pipe that took its place",
+				"github.com/google/jsonschema-go": "schemas of inputs, results and custom tools",
+			},
+		},
 		"agent/scripted": {
 			why:  "a provider knows the contract, and the words of conversations",
 			ours: []string{"agent", "claude", "internal/yamltree"},
@@ -164,6 +173,13 @@ var architecture = rules{
 				"modernc.org/sqlite": "one file, no server, no cgo; chosen by BenchmarkDrivers",
 			},
 		},
+		"internal/graph": {
+			why:  "a graph is read, checked and run without knowing who runs its tasks",
+			ours: []string{".", "internal/yamltree"},
+			outside: allow{
+				"github.com/google/jsonschema-go": "whether a field that is referred to can be there",
+			},
+		},
 		"internal/plan": {
 			why:  "what happens next follows from a run, an input and the time, and from nothing else",
 			ours: []string{"."},
@@ -197,9 +213,9 @@ var architecture = rules{
 		"internal/daemon": {
 			why: "it builds the parts and runs them: the only place that knows them all",
 			ours: []string{
-				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "internal/broker", "internal/engine",
-				"internal/eventlog", "internal/history", "internal/permission", "internal/plan", "internal/pool", "internal/runner",
-				"internal/sandbox", "internal/server", "internal/spawn",
+				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "claude", "internal/agentfile", "internal/broker", "internal/engine",
+				"internal/eventlog", "internal/graph", "internal/history", "internal/permission", "internal/plan", "internal/pool", "internal/runner",
+				"internal/sandbox", "internal/server", "internal/spawn", "internal/toolserver",
 				"internal/workspace",
 			},
 			outside: allow{
@@ -217,6 +233,16 @@ var architecture = rules{
 			ours: []string{"claude"},
 			outside: allow{
 				"os": "the CLI's file and the memory of a process",
+			},
+		},
+		"internal/toolserver": {
+			why: "it makes a server of commands, and knows nothing of who uses it",
+			outside: allow{
+				"os":                                     "the environment of commands",
+				"os/exec":                                "the commands of custom tools; they end with the call, and their group with them",
+				"syscall":                                "process groups",
+				"github.com/modelcontextprotocol/go-sdk": "a server in this process, which every provider can use",
+				"github.com/google/jsonschema-go":        "an input follows its schema before it is an argument",
 			},
 		},
 		"internal/workspace": {
@@ -248,6 +274,7 @@ var architecture = rules{
 				"os":                                "the folder of its files",
 				"syscall":                           "the lock on it",
 				"net":                               "errors of connections, to tell a broker that is away from one that refuses",
+				"golang.org/x/sync":                 "streams that are declared at once",
 				"golang.org/x/sys":                  "the same, on Windows",
 				"github.com/nats-io/nats-server/v2": "queues, replication, leases and timers are not written again",
 				"github.com/nats-io/nats.go":        "",
@@ -256,7 +283,7 @@ var architecture = rules{
 		},
 		"internal/cli": {
 			why:  "commands reach the parts through daemon and api; what comes back from another machine, they put into the folder themselves",
-			ours: []string{".", "agent/scripted", "api", "claude", "internal/daemon", "internal/sandbox", "internal/spawn", "internal/workspace", "internal/yamltree", "scriptmodel"},
+			ours: []string{".", "agent/scripted", "api", "claude", "internal/agentfile", "internal/daemon", "internal/graph", "internal/permission", "internal/sandbox", "internal/spawn", "internal/workspace", "internal/yamltree", "scriptmodel"},
 			outside: allow{
 				"github.com/modelcontextprotocol/go-sdk": "mcp is a server on stdin and stdout",
 				"os":                                     "",
@@ -308,6 +335,14 @@ var architecture = rules{
 				"net/http":  "and holds its answers back",
 			},
 		},
+		"tools/bench-agentfile": {
+			why:  "it uses definitions as the daemon does, and the daemon as anybody would",
+			ours: []string{".", "api", "internal/agentfile", "internal/daemon", "internal/sandbox"},
+			outside: allow{
+				"os":        "",
+				"os/signal": "Ctrl-C",
+			},
+		},
 		"tools/bench-run": {
 			why:  "it compares the nestor command with the providers beneath it",
 			ours: []string{"agent", "agent/anthropic", "agent/claudecode", "claude/claudetest", "scriptmodel"},
@@ -325,6 +360,7 @@ var architecture = rules{
 		},
 	},
 	tests: allow{
+		"golang.org/x/tools/txtar":                   "corpora of files",
 		"github.com/ncruces/go-sqlite3":              "the other driver, which BenchmarkDrivers measures",
 		"pgregory.net/rapid":                         "properties of whole trees, shrunk to the smallest that breaks",
 		"github.com/rogpeppe/go-internal/testscript": "our command line, one script per behaviour",

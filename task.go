@@ -3,7 +3,6 @@ package nestor
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 )
@@ -134,52 +133,4 @@ func (l Limits) Check() error {
 		}
 	}
 	return nil
-}
-
-// Graph is named tasks with dependencies.
-type Graph struct {
-	Name  string          `json:"name,omitempty"`
-	Tasks map[string]Node `json:"tasks"`
-}
-
-// Node is a task of a graph. Its After are names of the graph.
-type Node struct {
-	Task  Task     `json:"task"`
-	After []string `json:"after,omitempty"`
-}
-
-// Order returns the names of the tasks, each behind those that it comes after,
-// otherwise by name. It fails if a task comes after one that is not there, or
-// after itself.
-func (g Graph) Order() ([]string, error) {
-	const visiting, done = 1, 2
-	state, order := map[string]int{}, []string(nil)
-	var visit func(name string, path []string) error
-	visit = func(name string, path []string) error {
-		switch state[name] {
-		case done:
-			return nil
-		case visiting:
-			loop := append(path[slices.Index(path, name):], name)
-			return fmt.Errorf("tasks that wait for each other: %q", loop)
-		}
-		state[name] = visiting
-		for _, before := range slices.Sorted(slices.Values(g.Tasks[name].After)) {
-			if _, ok := g.Tasks[before]; !ok {
-				return fmt.Errorf("task %q comes after %q, which is not in the graph", name, before)
-			}
-			if err := visit(before, append(path, name)); err != nil {
-				return err
-			}
-		}
-		state[name] = done
-		order = append(order, name)
-		return nil
-	}
-	for _, name := range slices.Sorted(maps.Keys(g.Tasks)) {
-		if err := visit(name, nil); err != nil {
-			return nil, err
-		}
-	}
-	return order, nil
 }

@@ -69,11 +69,14 @@ type Config struct {
 	DeniedTools    []string             // that do not exist, whatever AllowedTools says; nil means none
 	PermissionMode string               // empty means acceptEdits: nobody is there to be asked
 	Dir            string               // where it works; empty means the current directory
+	Files          []string             // files elsewhere that it may read and change; nil means none
+	ReadDirs       []string             // folders elsewhere that it may read; nil means none
 	SettingSources []string             // user, project, local; nil means none
 	MCPServers     map[string]MCPServer // by name
 	Schema         json.RawMessage      // the result follows this JSON Schema; nil means free text
 	Limits         Limits
 	Env            []string // K=V, for what the agent starts
+	BaseEnv        []string // what Env is added to; nil means the environment of this process
 
 	// CanUseTool decides about the tool calls that neither AllowedTools nor
 	// PermissionMode decide; nil denies them. Hooks are asked before it, about

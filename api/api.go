@@ -7,8 +7,13 @@
 //	GET  /v1/runs/{id}/tree        {"runs": [Run]}
 //	GET  /v1/runs/{id}/events      EventsQuery → server-sent events
 //	GET  /v1/runs/{id}/changes     the files that it changed on another machine, in an archive
+//	GET  /v1/runs/{id}/diff        what it changed on this machine: Diff
 //	POST /v1/runs/{id}/cancel      Cancellation
 //	POST /v1/runs/{id}/messages    Message
+//	GET  /v1/workspaces            {"workspaces": [Space]}
+//	POST /v1/workspaces/collect    Collection → {"workspaces": [Space]}
+//	POST /v1/workspaces/{id}/end   Ending → Workspace
+//	POST /v1/workspaces/{id}/approve  Approval → Workspace
 //	POST /v1/runs/{id}/asks/{ask}  Answer
 //	GET  /v1/asks                  {"asks": [OpenAsk]}
 //	GET  /v1/search                q and Query → {"hits": [Hit]}

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"strings"
 	"time"
+
+	"github.com/dfaf701a/nestor"
 )
 
 // TaskOptions are what a task says to whoever runs it, in nestor.Task.Data. The
@@ -32,10 +34,41 @@ type TaskOptions struct {
 	// Above bounds the run by what the runs above it may do, besides its own role
 	// and tools. The daemon sets it.
 	Above []Bounds `json:"above,omitempty"`
+	// Graph is what the run is if it is no agent's: its tasks are the runs below
+	// it. Fresh says that what they gave before does not count.
+	Graph     *nestor.Graph    `json:"graph,omitempty"`
+	Fresh     bool             `json:"fresh,omitempty"`
+	Workspace WorkspaceOptions `json:"workspace,omitzero"` // what it works in
 	// Subdir is the task's folder as its place in the project, with slashes, for
 	// workers on other machines. The daemon sets it; empty means that the task
 	// names no folder, or one outside of the project.
 	Subdir string `json:"subdir,omitempty"`
+	// Approves is the run whose work is merged if this one finds it good. The
+	// daemon sets it, and takes it from nobody; empty means none.
+	Approves nestor.ID `json:"approves,omitempty"`
+
+	// What follows is for tasks that name an agent.
+
+	Inputs    map[string]json.RawMessage `json:"inputs,omitempty"`     // by name; a text may write a value of another type
+	FocusFile string                     `json:"focus_file,omitempty"` // what it is about; empty means nothing in particular
+	// Yields are what of the task gives way to what the agent's definition says,
+	// by keys of the config: provider, model, permission_mode, limits.max_turns.
+	// What is not named here goes over the definition.
+	Yields []string `json:"yields,omitempty"`
+	// Agent is what the definition adds. The daemon sets it; nil means that the
+	// task names no agent.
+	Agent *AgentOptions `json:"agent,omitempty"`
+}
+
+// AgentOptions are what the definition of an agent adds to its task, besides what
+// the task says itself then.
+type AgentOptions struct {
+	Definition string   `json:"definition"`           // a reference to it, as it was when the task was submitted
+	Hash       string   `json:"hash"`                 // of its source
+	Role       string   `json:"role,omitempty"`       // that bounds the run besides its own; empty means none
+	Servers    []string `json:"servers,omitempty"`    // names of the MCP servers that it brings
+	Delegates  []string `json:"delegates,omitzero"`   // agents that it may start; nil means any
+	Delegation string   `json:"delegation,omitempty"` // pool or cli; empty means pool
 }
 
 // Bounds are what a run may do, for those below it.
@@ -79,6 +112,16 @@ func ParseTaskOptions(data json.RawMessage) (TaskOptions, error) {
 	}
 	if o.Subdir != "" && !fs.ValidPath(o.Subdir) {
 		return TaskOptions{}, fmt.Errorf("data of the task: subdir %.200q: want a path in the project, such as docs/guide", o.Subdir)
+	}
+	switch o.Workspace.Kind {
+	case "", "plain", "swarm", "worktree":
+	default:
+		return TaskOptions{}, fmt.Errorf("data of the task: workspace kind %.60q: want plain, swarm or worktree", o.Workspace.Kind)
+	}
+	switch o.Workspace.End {
+	case "", "keep", "merge", "drop":
+	default:
+		return TaskOptions{}, fmt.Errorf("data of the task: workspace end %.60q: want keep, merge or drop", o.Workspace.End)
 	}
 	return o, nil
 }

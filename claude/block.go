@@ -154,8 +154,8 @@ func (s *scanner) block(room *Text) Block {
 		s.note("content block", c)
 		return &UnknownBlock{Raw: json.RawMessage(s.span())}
 	}
-	start, ahead := s.pos, *s
-	typ := ahead.blockType()
+	start := s.pos
+	typ := s.blockType()
 	if s.depth > maxBlockDepth {
 		return &UnknownBlock{Type: typ, Raw: json.RawMessage(s.span())}
 	}
@@ -178,14 +178,17 @@ func (s *scanner) block(room *Text) Block {
 	return b
 }
 
-// blockType returns the first type of the block that s stands at, and leaves
-// s somewhere inside it.
+// blockType returns the first type of the block that s stands at.
 func (s *scanner) blockType() string {
-	for ok := s.object(); ok; ok = s.more('}') {
-		if s.key() == "type" {
-			return s.str()
+	if strings.HasPrefix(s.text[s.pos:], `{"type":"text"`) {
+		return "text" // as the CLI writes most of them
+	}
+	ahead := *s
+	for ok := ahead.object(); ok; ok = ahead.more('}') {
+		if ahead.key() == "type" {
+			return ahead.str()
 		}
-		s.skip()
+		ahead.skip()
 	}
 	return ""
 }

@@ -13,20 +13,23 @@ import (
 // keep_alive and transcript_mirror, come back as [*Unknown].
 //
 // The message does not refer to line.
-func Decode(line []byte) (Message, error) { return new(scanner).message(line) }
+func Decode(line []byte) (Message, error) { return new(scanner).message(line, "") }
 
-// message decodes one line. A scanner that reads one after the other spares an
-// allocation for each.
-func (s *scanner) message(line []byte) (Message, error) {
-	m, err := s.decode(string(line))
+// message decodes one line, whose type is known or empty. A scanner that reads one
+// after the other spares an allocation for each.
+func (s *scanner) message(line []byte, typ string) (Message, error) {
+	m, err := s.decode(string(line), typ)
 	if err != nil {
 		return nil, &DecodeError{Line: append([]byte(nil), line[:min(len(line), maxErrorLine)]...), Err: err}
 	}
 	return m, nil
 }
 
-func (s *scanner) decode(text string) (Message, error) {
-	typ, subtype := kind(text)
+func (s *scanner) decode(text, typ string) (Message, error) {
+	subtype := ""
+	if typ == "" || typ == "system" {
+		typ, subtype = kind(text)
+	}
 	for {
 		m, essential := newMessage(typ, subtype)
 		h := m.Head()

@@ -9,7 +9,7 @@ import (
 
 const (
 	frameBuffer = 64 << 10  // first size of a frameReader's buffer
-	floodBuffer = 512 << 10 // its size when the CLI says much at once
+	floodBuffer = 256 << 10 // its size when the CLI says much at once
 	keepBuffer  = 1 << 20   // a larger one is given back when it is empty
 )
 

@@ -12,7 +12,7 @@ import (
 // read brought, each decoder given enough to be worth it.
 const (
 	batchLines  = 1024
-	workerLines = 16
+	workerLines = 32
 )
 
 // frame is one line of the CLI, which is only valid until the next read.
@@ -79,7 +79,7 @@ func decodeEach(frames []frame) {
 		case "keep_alive", "control_request", "control_response", "control_cancel_request", "transcript_mirror":
 			continue
 		}
-		m, err := s.message(f.line)
+		m, err := s.message(f.line, f.kind)
 		if err != nil {
 			m = &Unknown{Header: Header{Mismatch: err.Error(), raw: string(f.line)}, Err: err}
 		}

@@ -3,7 +3,6 @@ package anthropic
 import (
 	"context"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -30,8 +29,6 @@ const (
 	keptMessages = 6   // the newest, whose results are not dropped
 	smallResult  = 400 // bytes; a result of no more is not worth dropping
 )
-
-var summaryTags = regexp.MustCompile(`(?s)<summary>(.*)</summary>`)
 
 // limit is how many tokens a conversation may have.
 func (t *turn) limit() int {
@@ -171,8 +168,10 @@ func summaryOf(a *answer) string {
 			text += b.Text
 		}
 	}
-	if m := summaryTags.FindStringSubmatch(text); m != nil {
-		text = m[1]
+	if _, rest, ok := strings.Cut(text, "<summary>"); ok {
+		if end := strings.LastIndex(rest, "</summary>"); end >= 0 {
+			text = rest[:end]
+		}
 	}
 	return strings.TrimSpace(text)
 }

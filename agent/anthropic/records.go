@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"sync"
 )
@@ -106,11 +105,19 @@ func (m *MemRecords) Load(_ context.Context, session string) ([]json.RawMessage,
 // process left unfinished at the end is as if it had never been.
 type DirRecords string
 
-// sessionName is what a session may be called, for it becomes a file.
-var sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
+// sessionName tells whether a session may be called so, for it becomes a file.
+func sessionName(name string) bool {
+	for i, c := range []byte(name) {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !letter && (i == 0 || c != '-' && c != '_') {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 128
+}
 
 func (d DirRecords) path(session string) (string, error) {
-	if !sessionName.MatchString(session) {
+	if !sessionName(session) {
 		return "", fmt.Errorf("%q is no name of a session: it has letters, digits, - and _", session)
 	}
 	return filepath.Join(string(d), session+".jsonl"), nil

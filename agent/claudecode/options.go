@@ -41,7 +41,8 @@ func (p *Provider) optionsOf(c agent.Config) (claude.Options, error) {
 	return claude.Options{
 		Path:           p.opts.Path,
 		Dir:            c.Dir,
-		Env:            slices.Concat(p.opts.Env, c.Env),
+		Env:            slices.Concat(c.BaseEnv, p.opts.Env, c.Env),
+		ReplaceEnv:     c.BaseEnv != nil,
 		Unset:          keys,
 		Model:          c.Model,
 		MaxTurns:       c.Limits.MaxTurns,

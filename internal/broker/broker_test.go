@@ -147,14 +147,14 @@ func TestTwoThatStartAtOnce(t *testing.T) {
 func TestNewerLayoutIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	newer := current
-	newer.version = 3
+	newer.version = current.version + 1
 	b, err := open(soon(t), Options{Dir: dir}, newer)
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustClose(t, b)
 	_, err = Open(soon(t), Options{Dir: dir})
-	if !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), "layout 3; this one knows 1") || !strings.Contains(err.Error(), dir) {
+	if !errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), fmt.Sprintf("layout %d; this one knows %d", newer.version, current.version)) || !strings.Contains(err.Error(), dir) {
 		t.Fatalf("got %v", err)
 	}
 	// It was not changed.
@@ -166,7 +166,12 @@ func TestNewerLayoutIsRefused(t *testing.T) {
 
 func TestOlderLayoutIsMigrated(t *testing.T) {
 	dir := t.TempDir()
-	b := mustOpen(t, Options{Dir: dir})
+	first := current
+	first.version, first.steps = 1, nil
+	b, err := open(soon(t), Options{Dir: dir}, first)
+	if err != nil {
+		t.Fatal(err)
+	}
 	publish(t, b, "event.a.b", 3)
 	mustClose(t, b)
 

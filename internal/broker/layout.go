@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 )
 
 // The streams and buckets, and the subjects of their messages. Whoever uses
@@ -40,6 +41,10 @@ const (
 
 	// Blobs is the object store of what is too large for the log.
 	Blobs = "BLOBS"
+
+	// Results is the bucket of what tasks gave, by a hash of all that went into
+	// them, for those who would do them again. They are kept for a month.
+	Results = "RESULTS"
 
 	// Meta is the bucket that says which layout this is.
 	Meta = "META"
@@ -77,7 +82,8 @@ type layout struct {
 // None is AllowDirect, so that a read is answered by the leader, with what was
 // written last, and not by a replica that may lag.
 var current = layout{
-	version: 1,
+	version: 2,
+	steps:   []func(context.Context, jetstream.JetStream) error{nil}, // 2 has Results
 	streams: []jetstream.StreamConfig{
 		{
 			Name:      Orch,
@@ -109,6 +115,7 @@ var current = layout{
 			Duplicates: 100 * time.Millisecond,
 		},
 		bucket(Runs),
+		aged(bucket(Results), 30*24*time.Hour),
 		{
 			Name:        "OBJ_" + Blobs,
 			Subjects:    []string{"$O." + Blobs + ".C.>", "$O." + Blobs + ".M.>"},
@@ -130,6 +137,12 @@ func bucket(name string) jetstream.StreamConfig {
 		AllowRollup:       true,
 		DenyDelete:        true,
 	}
+}
+
+// aged returns the stream with values that go when they are so old.
+func aged(s jetstream.StreamConfig, age time.Duration) jetstream.StreamConfig {
+	s.MaxAge = age
+	return s
 }
 
 // ours marks a stream as declared here, in its metadata.
@@ -214,13 +227,17 @@ func (l layout) declare(ctx context.Context, js jetstream.JetStream, o Options) 
 	if was == l.version && !o.AcceptDamage {
 		expect = was
 	}
+	var g errgroup.Group
 	for _, config := range append([]jetstream.StreamConfig{meta}, l.streams...) {
-		if err := l.stream(ctx, js, config, o, expect); err != nil {
-			return fmt.Errorf("stream %s: %w", config.Name, err)
-		}
+		g.Go(func() error {
+			if err := l.stream(ctx, js, config, o, expect); err != nil {
+				return fmt.Errorf("stream %s: %w", config.Name, err)
+			}
+			return nil
+		})
 	}
-	if was == l.version {
-		return nil
+	if err := g.Wait(); err != nil || was == l.version {
+		return err
 	}
 	return l.writeVersion(ctx, kv, revision)
 }

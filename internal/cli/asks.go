@@ -24,9 +24,10 @@ func newAsks() *cobra.Command {
 func newAsksList() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the questions that are open",
-		Args:  noArgs,
+		Use:     "list",
+		Short:   "List the questions that are open",
+		Example: "nestor asks list\nnestor asks list --json",
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withRuns(cmd, func(ctx context.Context, client *api.Client) error {
 				asks, err := client.Asks(ctx)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/permission"
 )
 
 // config is what the command line knows after all files, the environment and
@@ -17,14 +18,27 @@ type config struct {
 	Models         map[string]string // names, by high-tier, medium-tier and low-tier
 	Tools          []string          // that exist and need no question; nil means all
 	PermissionMode string
-	Role           string // of runs; empty means none
-	Sandbox        string // off, files or strict
-	Delegation     string // pool or cli
-	MaxResult      int    // bytes that go up
-	AskFor         time.Duration
-	Slots          int
-	Limits         nestor.Limits // nothing in it is left open
-	SDK            struct {
+	Role           string                         // of runs; empty means none
+	Roles          map[string]permission.RoleSpec // own ones, by their names
+	Sandbox        string                         // off, files or strict
+	Workspace      struct {
+		Kind    string   // plain, swarm or worktree; empty chooses
+		Base    string   // of worktrees; empty means HEAD
+		Setup   []string // a command; nil means none
+		Copy    []string // files and folders of the project
+		Ports   int
+		End     string // keep, merge or drop
+		Approve string // none, critic or person
+		Age     time.Duration
+		Size    int64 // bytes
+	}
+	Delegation string        // pool or cli
+	MaxResult  int           // bytes that go up
+	AskFor     time.Duration // that a person may take
+	Slots      int
+	Limits     nestor.Limits // nothing in it is left open
+	Pass       []string      // variables that runs get besides
+	SDK        struct {
 		Path     string            // of the CLI; empty means the one that is found
 		Env      map[string]string // for the CLI; nil means none
 		Settings []string          // setting sources; nil means none
@@ -50,8 +64,10 @@ func defaultConfig() *config {
 	c := &config{
 		Provider: "sdk", PermissionMode: "acceptEdits", Sandbox: "off", Delegation: "pool", MaxResult: 32 << 10, AskFor: 10 * time.Minute, Slots: 5, Limits: nestor.DefaultLimits(), ArchiveAfter: time.Hour,
 		Models:  map[string]string{"high-tier": "opus", "medium-tier": "sonnet", "low-tier": "haiku"},
+		Roles:   map[string]permission.RoleSpec{},
 		origins: map[string]string{},
 	}
+	c.Workspace.End, c.Workspace.Approve, c.Workspace.Age, c.Workspace.Size = "keep", "none", 30*24*time.Hour, 10<<30
 	c.Limits.Silence, c.Limits.LimitWait = 5*time.Minute, 6*time.Hour
 	return c
 }
@@ -69,6 +85,15 @@ func (c *config) origin(name string) string {
 // for the variables of the CLI those that are set.
 func (c *config) keys() (list []configKey) {
 	for _, k := range configKeys() {
+		if role, cell, ok := roleOf(k.name); ok && role == anyRole {
+			for _, own := range slices.Sorted(maps.Keys(c.Roles)) {
+				if name := rolesPrefix + own + "." + cell; c.origins[name] != "" {
+					one, _ := findRoleKey(name)
+					list = append(list, one)
+				}
+			}
+			continue
+		}
 		if k.name != sdkEnvKey {
 			list = append(list, k)
 			continue
@@ -82,6 +107,9 @@ func (c *config) keys() (list []configKey) {
 
 // findKey returns the key of that name.
 func findKey(name string) (configKey, bool) {
+	if k, ok := findRoleKey(name); ok {
+		return k, true
+	}
 	for _, k := range configKeys() {
 		if variable, ok := strings.CutPrefix(name, sdkEnvPrefix); ok && k.name == sdkEnvKey {
 			return sdkEnvKeyOf(k, variable), true
@@ -102,6 +130,9 @@ func isKeyGroup(name string) bool {
 func nearestKey(name string) string {
 	if len(name) > 100 { // no typo
 		return ""
+	}
+	if near := nearestRoleKey(name); near != "" {
+		return near
 	}
 	var names []string
 	for _, k := range configKeys() {

@@ -136,8 +136,9 @@ func configFileOf(name string, files []configFile) (configFile, error) {
 // checkConfig tells what is wrong with one file.
 func checkConfig(f configFile) error {
 	home, _ := os.UserHomeDir()
-	l := &configLoader{config: defaultConfig(), home: home}
+	l := newConfigLoader(home)
 	l.add(l.file(f, true))
+	l.checkRoles()
 	return yamltree.Join(l.errs)
 }
 

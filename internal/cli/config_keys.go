@@ -32,7 +32,7 @@ const (
 // configKeys is all that can be configured. Files, environment, flags, 'config
 // show' and docs/config.md follow from it.
 func configKeys() []configKey {
-	return []configKey{
+	return append([]configKey{
 		{name: "provider", doc: "what runs agents: the Claude CLI, our own loop over the Messages API, or a written conversation",
 			in: func(c *config) setting { return choiceSetting{&c.Provider, []string{"sdk", "api", "scripted"}} }},
 		{name: "model", doc: "the model; a tier stands for what `models` says",
@@ -52,7 +52,7 @@ func configKeys() []configKey {
 			}},
 		{name: "permission_mode", trust: widerMode, doc: "what happens to tool calls that no rule decides", flag: "permission-mode",
 			in: func(c *config) setting { return choiceSetting{&c.PermissionMode, permissionModes()} }},
-		{name: "role", doc: "what bounds a run: orchestrator, implementer, researcher, critic, reviewer, monitor; unset means none",
+		{name: "role", doc: "what bounds a run: orchestrator, implementer, researcher, critic, reviewer, monitor or an own one; unset means none",
 			in: func(c *config) setting { return textSetting{&c.Role, "a role's name"} }},
 		{name: "sandbox", doc: "how an agent's processes are confined: not at all, to their files, or to these and the network", trust: weaker,
 			in: func(c *config) setting { return choiceSetting{&c.Sandbox, []string{"off", "files", "strict"}} }},
@@ -62,6 +62,38 @@ func configKeys() []configKey {
 			in: func(c *config) setting { return countSetting{&c.MaxResult, 1024} }},
 		{name: askKey, doc: "how long a person may take to answer whether a tool may be used; if it is not set, nobody is asked where there is no terminal", flag: "ask-for",
 			in: func(c *config) setting { return spanSetting{&c.AskFor, 0} }},
+		{name: "workspace.kind", doc: "what a run works in: the folder itself, the workspace of its swarm, or a git worktree; unset chooses", flag: "workspace",
+			in: func(c *config) setting {
+				return choiceSetting{&c.Workspace.Kind, []string{"plain", "swarm", "worktree"}}
+			}},
+		{name: "workspace.base", doc: "the branch or commit where a worktree begins; unset means the one that is checked out",
+			in: func(c *config) setting { return textSetting{&c.Workspace.Base, "a branch or commit"} }},
+		{name: "workspace.setup", noEnv: true, trust: someTools, doc: "the command that makes a new worktree ready; unset means none",
+			in: func(c *config) setting {
+				return listSetting{p: &c.Workspace.Setup, what: "a command as a list, such as [make, deps]"}
+			}},
+		{name: "workspace.copy", doc: "files and folders of the project that are copied into a new worktree, such as .env",
+			in: func(c *config) setting {
+				return listSetting{p: &c.Workspace.Copy, what: "a list of paths, such as [.env]"}
+			}},
+		{name: "workspace.ports", doc: "how many TCP ports a run gets, at most 100",
+			in: func(c *config) setting { return countSetting{&c.Workspace.Ports, 0} }},
+		{name: "workspace.end", doc: "what becomes of a worktree when its run is over", flag: "workspace-end",
+			in: func(c *config) setting {
+				return choiceSetting{&c.Workspace.End, []string{"keep", "merge", "drop"}}
+			}},
+		{name: "workspace.approve", trust: nobody, doc: "who has to find the work in a worktree good before it is merged",
+			in: func(c *config) setting {
+				return choiceSetting{&c.Workspace.Approve, []string{"none", "critic", "person"}}
+			}},
+		{name: "workspace.collect.age", doc: "how long ago a run used its folder last that is collected; 0s means that age is no reason",
+			in: func(c *config) setting { return spanSetting{&c.Workspace.Age, 0} }},
+		{name: "workspace.collect.size", doc: "what folders of runs may have together before the oldest are collected; 0 means that size is no reason",
+			in: func(c *config) setting { return sizeSetting{&c.Workspace.Size} }},
+		{name: "env.pass", trust: someTools, doc: "variables of yours that a run's processes get, besides those that all do",
+			in: func(c *config) setting {
+				return listSetting{&c.Pass, "a list of variables, such as [GOPROXY, \"AWS_*\"]", checkVariable}
+			}},
 		{name: "slots", doc: "how many agents work at once",
 			in: func(c *config) setting { return countSetting{&c.Slots, 1} }},
 
@@ -120,7 +152,7 @@ func configKeys() []configKey {
 			in: func(c *config) setting { return listSetting{&c.Label, "a list of labels, such as [gpu]", checkLabel} }},
 		{name: "archive_after", doc: "how long after its end a tree leaves the log for the archive", flag: "archive-after",
 			in: func(c *config) setting { return spanSetting{&c.ArchiveAfter, 0} }},
-	}
+	}, roleKeys(anyRole)...)
 }
 
 // sdkEnvKeyOf makes of the key for all variables of the CLI that of one.

@@ -48,10 +48,11 @@ func examineConfig(dir string, env []string, flags map[string]string) (c *config
 	if err != nil {
 		return nil, nil, err
 	}
-	l := &configLoader{config: defaultConfig(), home: vars["HOME"]}
+	l := newConfigLoader(vars["HOME"])
 	for _, f := range files {
 		l.add(l.file(f, false))
 	}
+	l.checkRoles()
 	if len(l.wishes) > 0 && vars[trustVariable] != "1" {
 		all, err := readTrusted(trustFile(files))
 		l.add(err)
@@ -117,7 +118,12 @@ type configLoader struct {
 	config *config
 	home   string
 	errs   []error
-	wishes []wish // of the project's file
+	wishes []wish                    // of the project's file
+	roleAt map[string]*yamltree.Node // where roles begin, by their names
+}
+
+func newConfigLoader(home string) *configLoader {
+	return &configLoader{config: defaultConfig(), home: home, roleAt: map[string]*yamltree.Node{}}
 }
 
 func (l *configLoader) add(err error) {
@@ -173,8 +179,9 @@ func (l *configLoader) parse(f configFile, data []byte, mode fs.FileMode) {
 		l.add(err)
 		return
 	}
-	p := &configParser{l, f, mode, map[string]int{}}
+	p := &configParser{configLoader: l, file: f, mode: mode, seen: map[string]int{}}
 	p.mapping(root, "")
+	p.wishForRoles()
 }
 
 // configParser reads one file.
@@ -183,6 +190,8 @@ type configParser struct {
 	file configFile
 	mode fs.FileMode
 	seen map[string]int // lines, by key
+
+	roles []wish // about roles
 }
 
 // mapping reads the fields of n, whose names continue prefix.
@@ -253,6 +262,9 @@ func (p *configParser) value(k configKey, field yamltree.Field) {
 		p.add(field.Value.Errorf("%s%w", k.saidOf(k.name, words), err))
 		return
 	}
+	if strings.HasPrefix(k.name, rolesPrefix) {
+		p.addRole(k, words, field)
+	}
 	if p.file.owner == "project" && k.wants(words) {
 		p.wishes = append(p.wishes, newWish(k, words, field))
 	}
@@ -282,7 +294,7 @@ func (p *configParser) allowed(k configKey) error {
 // wordsOf returns what stands in a file as the value of k.
 func wordsOf(k configKey, n *yamltree.Node) ([]string, error) {
 	s := k.in(defaultConfig())
-	_, wantList := s.(listSetting)
+	wantList := isList(s)
 	if n.Null() || n.Mapping() || n.List() != wantList {
 		return nil, n.Errorf("%s: want %s, got %s", k.name, s.want(), n.What())
 	}
@@ -376,7 +388,7 @@ func (l *configLoader) flags(values map[string]string, dir string) {
 func (l *configLoader) word(k configKey, name, value, dir, from string) {
 	words := []string{value}
 	s := k.in(l.config)
-	if _, isList := s.(listSetting); isList {
+	if isList(s) {
 		words = splitList(value)
 	}
 	if err := s.set(words, place{dir, l.home}); err != nil {

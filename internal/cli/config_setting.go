@@ -137,6 +137,15 @@ func isVariable(name string) bool {
 	return name != ""
 }
 
+// checkVariable tells what is no name of variables; a * at its end stands for
+// anything.
+func checkVariable(word string) error {
+	if name, _ := strings.CutSuffix(word, "*"); !isVariable(name) {
+		return fmt.Errorf("%.60q is no name of a variable; want letters, digits and _, and * at the end for all that begin so", word)
+	}
+	return nil
+}
+
 // countSetting is a whole number that is not less than min.
 type countSetting struct {
 	p   *int
@@ -171,6 +180,49 @@ func (s amountSetting) set(words []string, _ place) error {
 	}
 	*s.p = n
 	return nil
+}
+
+// sizeSetting is a number of bytes, zero or more.
+type sizeSetting struct{ p *int64 }
+
+func (s sizeSetting) want() string { return "a size, such as 512M or 10G" }
+func (s sizeSetting) get() any     { return sizeText(*s.p) }
+
+func (s sizeSetting) set(words []string, _ place) error {
+	n, err := parseSize(words[0])
+	if err != nil {
+		return fmt.Errorf("want %s", s.want())
+	}
+	*s.p = n
+	return nil
+}
+
+// sizeUnits are the units of sizes: each is 1024 of the one before it.
+const sizeUnits = "KMGT"
+
+// parseSize reads a number of bytes, with its unit or without.
+func parseSize(text string) (int64, error) {
+	text = strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(text), "B"), "I")
+	factor := int64(1)
+	if text != "" {
+		if i := strings.IndexByte(sizeUnits, text[len(text)-1]); i >= 0 {
+			text, factor = text[:len(text)-1], int64(1)<<(10*(i+1))
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err == nil && (n < 0 || n > math.MaxInt64/factor) {
+		err = strconv.ErrRange
+	}
+	return n * factor, err
+}
+
+// sizeText is a number of bytes as people write it, if that is exact.
+func sizeText(n int64) string {
+	unit := ""
+	for i := 0; i < len(sizeUnits) && n != 0 && n%1024 == 0; i++ {
+		n, unit = n/1024, sizeUnits[i:i+1]
+	}
+	return strconv.FormatInt(n, 10) + unit
 }
 
 // spanSetting is a duration that is not less than min.

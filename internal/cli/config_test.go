@@ -92,7 +92,32 @@ var configSamples = map[string][2]string{
 	"permission_mode":               {"plan"},
 	"role":                          {"critic"},
 	"sandbox":                       {"strict"},
+	"delegation":                    {"cli"},
+	"results.max_bytes":             {"65536"},
+	"limits.max_failures":           {"7"},
+	"workspace.kind":                {"worktree"},
+	"workspace.base":                {"main"},
+	"workspace.setup":               {"make,deps", "[make, deps]"},
+	"workspace.copy":                {".env,keys", "[.env, keys]"},
+	"workspace.ports":               {"3"},
+	"workspace.end":                 {"merge"},
+	"workspace.approve":             {"critic"},
+	"workspace.collect.age":         {"24h"},
+	"workspace.collect.size":        {"1024M", "1G"},
+	"env.pass":                      {"GOPROXY,AWS_*", "[GOPROXY, AWS_*]"},
 	"slots":                         {"7"},
+	"roles.name.extends":            {"critic"},
+	"roles.name.read":               {"logs"},
+	"roles.name.write":              {"project"},
+	"roles.name.bash":               {"limited"},
+	"roles.name.git":                {"no"},
+	"roles.name.web":                {"yes"},
+	"roles.name.spawn":              {"yes"},
+	"roles.name.tools":              {"Read,mcp__notes", "[Read, mcp__notes]"},
+	"roles.name.mode":               {"plan"},
+	"roles.name.allow":              {"Bash(git *),Read", "[Bash(git *), Read]"},
+	"roles.name.deny":               {"Edit(*.go)", "[Edit(*.go)]"},
+	"roles.name.ask":                {"Bash", "[Bash]"},
 	"limits.max_turns":              {"1"},
 	"limits.timeout":                {"90m", "1h30m"},
 	"limits.max_budget_usd":         {"0.5"},
@@ -122,6 +147,9 @@ var configSamples = map[string][2]string{
 // what cannot be meant.
 func TestEveryKey(t *testing.T) {
 	for _, k := range configKeys() {
+		if k.name == "roles.name.hosts" {
+			continue // it needs another: see TestRolesInConfig
+		}
 		t.Run(k.name, func(t *testing.T) {
 			sample, ok := configSamples[k.name]
 			if !ok {
@@ -145,7 +173,7 @@ func TestEveryKey(t *testing.T) {
 				}
 			}
 			yaml := value
-			if _, isList := k.in(defaultConfig()).(listSetting); isList {
+			if isList(k.in(defaultConfig())) {
 				yaml = `["` + strings.Join(splitList(value), `", "`) + `"]`
 			}
 			dir, env := configured(t, "", k.name+": "+yaml+"\n")
@@ -196,6 +224,8 @@ func TestConfigErrors(t *testing.T) {
 		{"limits.silence: -1s\n", `.nestor/config.yaml:1:17: limits.silence is "-1s": want a duration, 0s or more`},
 		{"limits.max_budget_usd: .nan\n", `.nestor/config.yaml:1:24: limits.max_budget_usd is ".nan": want a number, 0 or more`},
 		{"limits.max_budget_usd: inf\n", `.nestor/config.yaml:1:24: limits.max_budget_usd is "inf": want a number, 0 or more`},
+		{"workspace.collect.size: much\n", `.nestor/config.yaml:1:25: workspace.collect.size is "much": want a size, such as 512M or 10G`},
+		{"workspace.collect.size: 9999999T\n", `.nestor/config.yaml:1:25: workspace.collect.size is "9999999T": want a size, such as 512M or 10G`},
 		{"provider: cloud\n", `.nestor/config.yaml:1:11: provider is "cloud": want sdk, api or scripted`},
 		{"permission_mode: yolo\n", `.nestor/config.yaml:1:18: permission_mode is "yolo": want default, acceptEdits, bypassPermissions, plan, dontAsk or auto`},
 		{"tools: Read\n", `.nestor/config.yaml:1:8: tools: want a list of tools, such as [Read, Bash], got "Read"`},
@@ -403,7 +433,7 @@ func FuzzConfig(f *testing.F) {
 			file.owner = "user"
 		}
 		read := func() *configLoader {
-			l := &configLoader{config: defaultConfig(), home: "/h"}
+			l := newConfigLoader("/h")
 			l.parse(file, []byte(text), 0o600)
 			return l
 		}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,6 +49,9 @@ func widerMode(words []string) bool {
 	return !slices.Contains([]string{"default", "plan", "dontAsk", "acceptEdits"}, words[0])
 }
 
+// nobody tells whether work is merged that nobody has looked at.
+func nobody(words []string) bool { return words[0] == "none" }
+
 // weaker tells whether a sandbox may be less than what the user chose.
 func weaker(words []string) bool { return words[0] != "strict" }
 
@@ -76,6 +80,7 @@ func fingerprint(wishes []wish) string {
 // trusted is what the user trusts: fingerprints, by the path of the file.
 type trusted struct {
 	Projects map[string]string `json:"projects"`
+	Agents   map[string]string `json:"agents,omitempty"` // of what agents of projects want
 }
 
 // trustFile returns where that is kept: beside the user's config. It is empty if
@@ -91,7 +96,7 @@ func trustFile(files []configFile) string {
 
 // readTrusted reads the file. One that is not there trusts nothing.
 func readTrusted(file string) (trusted, error) {
-	t := trusted{Projects: map[string]string{}}
+	t := trusted{Projects: map[string]string{}, Agents: map[string]string{}}
 	if file == "" {
 		return t, nil
 	}
@@ -107,6 +112,9 @@ func readTrusted(file string) (trusted, error) {
 	}
 	if t.Projects == nil {
 		t.Projects = map[string]string{}
+	}
+	if t.Agents == nil {
+		t.Agents = map[string]string{}
 	}
 	return t, nil
 }
@@ -131,10 +139,10 @@ func newConfigTrust() *cobra.Command {
 	var remove bool
 	cmd := &cobra.Command{
 		Use:   "trust",
-		Short: "Trust what the project's config wants",
+		Short: "Trust what the project's config and agents want",
 		Long: `Print the values in the project's .nestor/config.yaml that say what is executed or
-approved, or where prompts and keys are sent, and trust them from now on. On a
-terminal you are asked first.
+approved, or where prompts and keys are sent, and what its agents want to be executed
+or approved, and trust them from now on. On a terminal you are asked first.
 
 Until then such values do not count, and commands that would need them fail.
 When one of them changes, it has to be trusted again; other changes do not
@@ -174,15 +182,18 @@ func configTrust(project string, remove bool, stdin io.Reader, stdout io.Writer)
 	if err != nil {
 		return err
 	}
+	wishful := wishfulAgents(project)
 	if remove {
 		delete(all.Projects, mine.path)
+		inside := project + string(filepath.Separator)
+		maps.DeleteFunc(all.Agents, func(path, _ string) bool { return strings.HasPrefix(path, inside) })
 		if err := all.write(file); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(stdout, "%s is not trusted\n", quotedUnlessPlain(mine.path))
 		return err
 	}
-	l := &configLoader{config: defaultConfig(), home: vars["HOME"]}
+	l := newConfigLoader(vars["HOME"])
 	l.add(l.file(mine, false))
 	if l.errs != nil {
 		return yamltree.Join(l.errs)
@@ -192,11 +203,14 @@ func configTrust(project string, remove bool, stdin io.Reader, stdout io.Writer)
 	if err != nil {
 		return err
 	}
-	if len(l.wishes) == 0 && !strange {
+	if len(l.wishes) == 0 && !strange && len(wishful) == 0 {
 		_, err := fmt.Fprintf(stdout, "%s wants nothing that needs trust\n", quotedUnlessPlain(mine.path))
 		return err
 	}
 	if err := printWishes(stdout, mine, l.wishes); err != nil {
+		return err
+	}
+	if err := printAgentWishes(stdout, wishful); err != nil {
 		return err
 	}
 	if strange {
@@ -206,6 +220,9 @@ func configTrust(project string, remove bool, stdin io.Reader, stdout io.Writer)
 		return errors.New("nothing is changed")
 	}
 	all.Projects[mine.path] = fingerprint(l.wishes)
+	for _, d := range wishful {
+		all.Agents[d.Source.Path] = d.Fingerprint()
+	}
 	if err := all.write(file); err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ func TestWhatNeedsTrust(t *testing.T) {
 		"providers.api.base_url: http://a": true, "providers.api.api_key_file: x": true, "broker.url: nats://a": true,
 		"broker.credentials: x": true, "broker.listen: 127.0.0.1:1": true, "permission_mode: bypassPermissions": true,
 		"permission_mode: auto": true, "tools: [Bash]": true,
+		"workspace.setup: [make]": true, "workspace.approve: none": true, "workspace.approve: critic": false, "workspace.kind: plain": false, "env.pass: [SECRET]": true,
 		"permission_mode: plan": false, "permission_mode: acceptEdits": false, "tools: []": false, "providers.scripted.script: x": false,
 		"provider: api": false, "model: opus": false, "slots: 2": false, "limits.max_turns: 3": false, "labels: [a]": false,
 	} {
@@ -80,7 +81,7 @@ func TestTrustIsOfOnePath(t *testing.T) {
 		t.Fatalf("it wants %v, %v", wishes, err)
 	}
 	for path, want := range map[string]bool{filepath.Join(dir, "x"): false, files[1].path: true} {
-		err := trusted{map[string]string{path: fingerprint(wishes)}}.write(trustFile(files))
+		err := trusted{Projects: map[string]string{path: fingerprint(wishes)}}.write(trustFile(files))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/dfaf701a/nestor/agent/scripted"
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/daemon"
+	"github.com/dfaf701a/nestor/internal/workspace"
 )
 
 // connectFor is how long a project may be owned by somebody who does not answer:
@@ -117,6 +118,7 @@ func daemonOptions(project string, cfg *config) (daemon.Options, error) {
 		Dir: project, Version: versionOf(build).Version, Limits: cfg.Limits, ArchiveAfter: cfg.ArchiveAfter,
 		Broker: daemon.Broker{URL: cfg.Broker.URL, Credentials: cfg.Broker.Credentials, Listen: cfg.Broker.Listen},
 	}
+	o.Agents = daemon.Agents{User: userAgents(variables(os.Environ())), Trusts: trustsAgents(project, os.Environ())}
 	var err error
 	o.Worker, err = workerOptions(cfg)
 	return o, err
@@ -125,8 +127,12 @@ func daemonOptions(project string, cfg *config) (daemon.Options, error) {
 // workerOptions says how runs are executed.
 func workerOptions(cfg *config) (daemon.Worker, error) {
 	w := daemon.Worker{
-		Provider: cfg.Provider, Slots: cfg.Slots, Labels: cfg.Label, Tools: cfg.Tools, Mode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Settings: cfg.SDK.Settings,
+		Provider: cfg.Provider, Slots: cfg.Slots, Labels: cfg.Label, Tools: cfg.Tools, Mode: cfg.PermissionMode, Role: cfg.Role, Roles: cfg.Roles, Pass: cfg.Pass, Sandbox: cfg.Sandbox, Settings: cfg.SDK.Settings,
 		Models: cfg.Models, Delegation: cfg.Delegation, MaxResult: cfg.MaxResult,
+	}
+	w.Workspace = daemon.Workspaces{
+		Kind: cfg.Workspace.Kind, Base: cfg.Workspace.Base, Setup: cfg.Workspace.Setup, Copy: cfg.Workspace.Copy, Ports: cfg.Workspace.Ports,
+		End: cfg.Workspace.End, Approve: cfg.Workspace.Approve, Collect: workspace.Policy{Age: cfg.Workspace.Age, Size: cfg.Workspace.Size},
 	}
 	w.SDK.Path = cfg.SDK.Path
 	for name, value := range cfg.SDK.Env {

@@ -87,7 +87,7 @@ func defaultTask() (nestor.Task, daemon.Options, error) {
 	if err != nil {
 		return nestor.Task{}, d, err
 	}
-	task, err := taskOf("", cfg, runOptions{})
+	task, err := taskOf("", cfg, runOptions{}, nil)
 	return task, d, err
 }
 

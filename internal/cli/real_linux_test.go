@@ -164,7 +164,7 @@ func TestKilledCLIGoesOn(t *testing.T) {
 		t.Errorf("exit code %d, %s: %+v", e.code, e.stderr, e.run)
 	}
 	// The tool dies with the CLI, which may just have told that it is done.
-	e.story = strings.Replace(e.story, "tool_complete error", "error", 1)
+	e.story = strings.Replace(strings.Replace(e.story, "workspace_write error", "error", 1), "tool_complete error", "error", 1)
 	want := opening + "agent_complete tool_start error run_retry agent_execution_start chat_start agent_start agent_complete" + closing
 	if e.story != want {
 		t.Errorf("the story is\n%s, want\n%s", e.story, want)
@@ -286,6 +286,7 @@ rules:
 		t.Run(provider, func(t *testing.T) {
 			t.Parallel()
 			p := newRealProject(t, provider, script, "")
+			writeNew(t, filepath.Join(p.dir, ".claude", "agents", "ada.md"), "---\nname: ada\ndescription: Looks.\n---\nLook.\n")
 			e := p.run(t, "--agent", "ada", "--env", "COLOUR=blue", "--env", "COLOUR=green", "--tools", "Bash", "go")
 			data, err := os.ReadFile(filepath.Join(p.dir, "env"))
 			if e.code != 0 || string(data) != "green-0-ada" {

@@ -221,7 +221,7 @@ rules:
       - {text: I write., tools: [{name: Write, input: {file_path: $WORK/out.txt, content: hello}}]}
       - text: It is written.`,
 			status: nestor.Success, output: "It is written.", file: "out.txt=hello",
-			story: opening + "agent_complete tool_start tool_complete agent_complete" + closing,
+			story: opening + "agent_complete tool_start tool_complete workspace_write agent_complete" + closing,
 		},
 		{
 			name: "thinking", script: `rules: [{turns: [{thinking: hm, text: I thought.}]}]`,

@@ -97,6 +97,10 @@ func newRoot() *cobra.Command {
 		newConfig(),
 		newModel(),
 		newRuns(),
+		newAgents(),
+		newGraph(),
+		newInit(),
+		newWorkspaces(),
 		newAsks(),
 		newCompletion(),
 	)

@@ -25,7 +25,7 @@ type runOptions struct {
 	resume              string
 	person              bool   // somebody is there to be asked
 	trace               string // W3C traceparent; empty means that of the environment
-	env                 []string
+	env, set            []string
 	json, stream, quiet bool
 	verbose             bool
 }
@@ -35,6 +35,7 @@ type runOptions struct {
 var runKeys = []string{
 	"provider", "model", "tools", "permission_mode", "limits.max_turns", "limits.max_depth", "limits.max_budget_usd", "limits.timeout",
 	"limits.silence", "limits.limit_wait", "role", "sandbox", "delegation",
+	"workspace.kind", "workspace.end",
 }
 
 func newRun() *cobra.Command {
@@ -75,7 +76,7 @@ nestor run --resume 0199d3a2 "and now the other half"`,
 // addFlags adds the flags of a command that runs an agent.
 func (opts *runOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&opts.agent, "agent", "", "the `NAME` of the agent")
+	flags.StringVar(&opts.agent, "agent", "", "the `NAME` of the agent, skill or command; see 'nestor agents list'")
 	for _, name := range runKeys {
 		k, _ := findKey(name)
 		flags.String(k.flagWord(), "", k.doc)
@@ -86,6 +87,7 @@ func (opts *runOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&opts.schema, "schema", "", "the result follows the JSON Schema in `FILE`")
 	flags.StringVar(&opts.input, "input", "", "read the prompt from `FILE`; - is stdin")
 	flags.StringVar(&opts.focus, "focus-file", "", "tell the agent that `FILE` is what it is about")
+	flags.StringArrayVar(&opts.set, "set", nil, "give the agent's input `NAME=VALUE`; may be repeated")
 	flags.StringVar(&opts.output, "output", "", "write the result to `FILE` too")
 	flags.StringArrayVar(&opts.env, "env", nil, "set `NAME=VALUE` for what the agent starts; may be repeated")
 	flags.BoolVar(&opts.json, "json", false, "print the result as one JSON document")
@@ -110,6 +112,14 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 		if name, _, ok := strings.Cut(kv, "="); !ok || !isVariable(name) {
 			return misuse(cmd, "--env %.60q: want NAME=VALUE", kv)
 		}
+	}
+	for _, kv := range opts.set {
+		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" {
+			return misuse(cmd, "--set %.60q: want NAME=VALUE", kv)
+		}
+	}
+	if opts.agent == "" && len(opts.set) > 0 {
+		return misuse(cmd, "--set gives inputs to an agent: name it with --agent")
 	}
 	prompt, err := promptOf(cmd, args, opts)
 	if err != nil {
@@ -167,7 +177,7 @@ func rootTask(cmd *cobra.Command, prompt string, opts runOptions) (nestor.Task, 
 		return nestor.Task{}, d, err
 	}
 	opts.person = terminalOf(cmd.InOrStdin()) != nil
-	task, err := taskOf(prompt, cfg, opts)
+	task, err := taskOf(prompt, cfg, opts, changed)
 	return task, d, err
 }
 
@@ -185,8 +195,8 @@ func promptOf(cmd *cobra.Command, args []string, opts runOptions) (string, error
 		text = args[0]
 	case opts.input != "" && opts.input != "-":
 		text, err = readText(opts.input)
-	case opts.resume != "" && opts.input == "" && len(args) == 0:
-		return "", nil
+	case (opts.resume != "" || opts.agent != "" && terminalOf(cmd.InOrStdin()) != nil) && opts.input == "" && len(args) == 0:
+		return "", nil // it is followed; or the agent, which may be a command, needs no prompt
 	case opts.input == "" && len(args) == 0 && terminalOf(cmd.InOrStdin()) != nil:
 		return "", misuse(cmd, "no prompt")
 	default:
@@ -195,14 +205,16 @@ func promptOf(cmd *cobra.Command, args []string, opts runOptions) (string, error
 	if err != nil {
 		return "", fmt.Errorf("run: %w", err)
 	}
-	if strings.TrimSpace(text) == "" {
+	if strings.TrimSpace(text) == "" && opts.agent == "" {
 		return "", misuse(cmd, "the prompt is empty")
 	}
 	if opts.focus != "" {
 		if _, err := os.Stat(opts.focus); err != nil {
 			return "", fmt.Errorf("run: --focus-file: %w", err)
 		}
-		text += "\n\nThis is about the file " + opts.focus + "."
+		if opts.agent == "" { // whose definition says how it is told otherwise
+			text += "\n\nThis is about the file " + opts.focus + "."
+		}
 	}
 	return text, nil
 }
@@ -228,8 +240,9 @@ func readAll(r io.Reader, name string) (string, error) {
 }
 
 // taskOf makes the task. It holds all that the config says of it, so that it is
-// run in the same way whoever runs it.
-func taskOf(prompt string, cfg *config, opts runOptions) (nestor.Task, error) {
+// run in the same way whoever runs it. What was not changed by flags gives way to
+// what the agent's definition says.
+func taskOf(prompt string, cfg *config, opts runOptions, changed map[string]string) (nestor.Task, error) {
 	dir, err := filepath.Abs(opts.dir)
 	if err != nil {
 		return nestor.Task{}, err
@@ -254,10 +267,37 @@ func taskOf(prompt string, cfg *config, opts runOptions) (nestor.Task, error) {
 	if !opts.person && cfg.origin(askKey) == "default" {
 		askFor = 0
 	}
-	return t, setOptions(&t, api.TaskOptions{
+	o := api.TaskOptions{
 		AskFor: askFor,
 		Tools:  cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Env: opts.env, Trace: trace, Delegation: cfg.Delegation,
-	})
+		Workspace: api.WorkspaceOptions{Kind: cfg.Workspace.Kind, End: cfg.Workspace.End},
+	}
+	if opts.agent != "" {
+		o.FocusFile, o.Yields, o.Inputs = opts.focus, yielding(cfg, changed), map[string]json.RawMessage{}
+		for _, kv := range opts.set {
+			name, value, _ := strings.Cut(kv, "=")
+			if o.Inputs[name], err = json.Marshal(value); err != nil {
+				return t, err
+			}
+		}
+	}
+	return t, setOptions(&t, o)
+}
+
+// yielding returns the keys whose values give way to what a definition says: what
+// no flag has changed; and the permission mode, if nobody has chosen it.
+func yielding(cfg *config, changed map[string]string) []string {
+	var list []string
+	for _, k := range configKeys() {
+		_, flag := changed[k.name]
+		switch {
+		case flag:
+		case k.name == "provider" || k.name == "model" || strings.HasPrefix(k.name, "limits."),
+			k.name == "permission_mode" && cfg.origin(k.name) == "default":
+			list = append(list, k.name)
+		}
+	}
+	return list
 }
 
 // setOptions puts o into the task.
@@ -288,12 +328,18 @@ func resumeFrom(ctx context.Context, client *api.Client, t *nestor.Task, id nest
 	if run.Provider != "" {
 		t.Provider = run.Provider
 	}
-	if run.Dir != "" {
-		t.Dir = run.Dir // where the provider keeps it
-	}
 	o, err := api.ParseTaskOptions(t.Data)
 	if err != nil {
 		return err
+	}
+	if run.Dir != "" {
+		t.Dir = run.Dir // where the provider keeps it
+	}
+	if w, ok := api.WorkspaceOf(run.Result); ok && w.Kind == "worktree" {
+		if w.End != "keep" {
+			return fmt.Errorf("run %s has no folder to go on in: its worktree is gone, for it ended with %s", id, w.End)
+		}
+		t.Dir, t.Swarm, o.Workspace.Kind = w.Dir, "", "plain"
 	}
 	o.Session = run.Session
 	return setOptions(t, o)

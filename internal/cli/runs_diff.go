@@ -15,14 +15,23 @@ import (
 	"github.com/dfaf701a/nestor/internal/workspace"
 )
 
-type diffOptions struct{ apply, force bool }
+type diffOptions struct{ apply, force, list, json bool }
+
+func (o *diffOptions) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.list, "list", false, "print the files alone, without what is different in them")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print one JSON document")
+}
 
 func newRunsDiff() *cobra.Command {
 	var opts diffOptions
 	cmd := &cobra.Command{
 		Use:   "diff ID",
-		Short: "Show what a run changed on another machine, and bring it here",
-		Long: `Show the files that a run changed on another machine. With --apply they are put
+		Short: "Show what a run changed, and bring it here from another machine",
+		Long: `Show what a run changed. Of a run in a folder of the project, these are the files
+that it was seen to change; in a worktree, or the workspace of a swarm, all
+that is different since it began.
+
+Of a run on another machine, these are the files that come back. With --apply they are put
 into the project, all or none: a file that is not as it was there before the run
 is a conflict, and then nothing is changed.`,
 		Example: "nestor runs diff 5a1c2b3d\nnestor runs diff 5a1c2b3d --apply",
@@ -36,6 +45,7 @@ is a conflict, and then nothing is changed.`,
 			})
 		},
 	}
+	opts.flags(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&opts.apply, "apply", false, "put the files into the project")
 	flags.BoolVar(&opts.force, "force", false, "with --apply: also change files that are not as they were before the run")
@@ -44,6 +54,15 @@ is a conflict, and then nothing is changed.`,
 
 func runsDiff(ctx context.Context, client *api.Client, w io.Writer, id nestor.ID, opts diffOptions) (err error) {
 	archive, err := client.Changes(ctx, id)
+	if p, ok := errors.AsType[*api.Problem](err); ok && p.Type == api.TypeNoChanges && !opts.apply {
+		d, here := client.Diff(ctx, id)
+		if here == nil {
+			return printDiff(w, d, opts)
+		}
+		if p, ok := errors.AsType[*api.Problem](here); !ok || p.Type != api.TypeNoChanges {
+			return here
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -59,19 +78,44 @@ func runsDiff(ctx context.Context, client *api.Client, w io.Writer, id nestor.ID
 	if err != nil {
 		return err
 	}
-	var b strings.Builder
+	d := api.Diff{Files: []api.FileDiff{}}
 	for _, c := range list {
-		fmt.Fprintf(&b, "%-6s %s%s\n", c.Action, plainLine(c.Path, 300), sizeOf(c))
+		d.Files = append(d.Files, api.FileDiff{Path: c.Path, Action: c.Action, Size: c.Size, Link: c.Link})
 	}
-	_, err = io.WriteString(w, b.String())
+	return printDiff(w, d, opts)
+}
+
+// printDiff prints what a run changed.
+func printDiff(w io.Writer, d api.Diff, opts diffOptions) error {
+	if opts.json {
+		return printJSON(w, d)
+	}
+	var b strings.Builder
+	if len(d.Files) == 0 {
+		b.WriteString("nothing is changed\n")
+	}
+	for _, f := range d.Files {
+		fmt.Fprintf(&b, "%-6s %s%s\n", f.Action, plainLine(f.Path, 300), sizeOf(f))
+	}
+	for _, name := range d.Left {
+		fmt.Fprintf(&b, "left   %s\n", plainLine(name, 300))
+	}
+	if d.Patch != "" && !opts.list {
+		fmt.Fprintf(&b, "\n%s", printable(d.Patch))
+	}
+	if d.Cut {
+		b.WriteString("… there is more than is here\n")
+	}
+	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func sizeOf(c workspace.Change) string {
+// sizeOf says how large a changed file is, if that is known.
+func sizeOf(c api.FileDiff) string {
 	switch {
 	case c.Link != "":
 		return " -> " + plainLine(c.Link, 300)
-	case c.Action == workspace.Removed:
+	case c.Action == workspace.Removed, c.Size == 0:
 		return ""
 	case c.Size == 1:
 		return " (1 byte)"

@@ -100,6 +100,9 @@ func (p runsPage) facts(run api.Run) [][]cell {
 	if c, ok := api.ChangesOf(run.Result); ok && c.Ref != "" {
 		add("changes", fmt.Sprintf("%s on another machine; 'nestor runs diff %s' shows them", filesOf(c.Count), plainLine(string(run.ID), 60)))
 	}
+	if w, ok := api.WorkspaceOf(run.Result); ok {
+		add("workspace", spaceLine(w))
+	}
 	for i, child := range run.Children {
 		name := "children"
 		if i > 0 {

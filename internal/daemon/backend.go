@@ -30,15 +30,22 @@ type backend struct {
 	engine  *engine.Engine
 	history *history.History
 	worker  *worker
+	agents  *agents
 	began   time.Time
 
 	followers atomic.Int32 // clients that wait for a run
 }
 
 func (b *backend) Submit(ctx context.Context, s api.Submission) (api.Run, error) {
+	if err := b.agents.define(ctx, &s.Task); err != nil {
+		return api.Run{}, invalid(err)
+	}
 	options, err := api.ParseTaskOptions(s.Task.Data)
 	if err != nil {
 		return api.Run{}, invalid(err)
+	}
+	if options.Approves != "" {
+		return api.Run{}, invalid(errors.New("data of the task: approves: only the daemon has runs approve others; use 'nestor workspaces approve'"))
 	}
 	if err := s.Task.Check(); err != nil {
 		return api.Run{}, invalid(fmt.Errorf("task: %w", err))
@@ -48,6 +55,11 @@ func (b *backend) Submit(ctx context.Context, s api.Submission) (api.Run, error)
 	}
 	if err := b.worker.knows(s.Task); err != nil {
 		return api.Run{}, invalid(err)
+	}
+	if options.Graph != nil {
+		if err := b.worker.checkGraph(ctx, &s.Task, options); err != nil {
+			return api.Run{}, invalid(err)
+		}
 	}
 	if err := b.place(&s.Task, options); err != nil {
 		return api.Run{}, invalid(err)

@@ -5,13 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"path/filepath"
-	"strings"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
-	"github.com/dfaf701a/nestor/internal/eventlog"
 	"github.com/dfaf701a/nestor/internal/history"
 )
 
@@ -60,32 +57,20 @@ func within(project, dir string) (place string, inside bool) {
 
 // Changes returns the archive of the files that a run changed on another machine.
 func (b *backend) Changes(ctx context.Context, id nestor.ID) ([]byte, error) {
-	none := func(why string) error {
-		return &api.Problem{
-			Type: api.TypeNoChanges, Status: http.StatusNotFound, Title: "There are no changes to bring back", Detail: fmt.Sprintf("run %s: %s", id, why),
-		}
-	}
 	run, err := b.Run(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if !run.State.Ended() {
-		return nil, none("it has not ended; what it changes on another machine comes back then")
+		return nil, b.noChanges(id, "it has not ended; what it changes on another machine comes back then")
 	}
 	c, ok := api.ChangesOf(run.Result)
 	if !ok || c.Ref == "" {
-		return nil, none("no files come back: it changed none, or worked in the project itself")
+		return nil, b.noChanges(id, "no files come back: it changed none, or worked in the project itself")
 	}
-	if !strings.HasPrefix(c.Ref, string(run.Root)+"/") {
-		return nil, fmt.Errorf("run %s: its changes are said to be in %.200q, which is not of its tree", id, c.Ref)
-	}
-	data, err := b.log.Blob(ctx, c.Ref)
-	if !errors.Is(err, eventlog.ErrNotFound) {
-		return data, err
-	}
-	data, err = b.history.Blob(ctx, c.Ref)
+	data, err := b.blob(ctx, run.Root, c.Ref)
 	if errors.Is(err, history.ErrNoBlob) {
-		return nil, none("its files are gone: neither the log nor the archive has them")
+		return nil, b.noChanges(id, "its files are gone: neither the log nor the archive has them")
 	}
 	return data, err
 }

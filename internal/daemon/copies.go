@@ -13,7 +13,6 @@ import (
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
-	"github.com/dfaf701a/nestor/internal/engine"
 	"github.com/dfaf701a/nestor/internal/eventlog"
 	"github.com/dfaf701a/nestor/internal/runner"
 	"github.com/dfaf701a/nestor/internal/workspace"
@@ -84,22 +83,23 @@ func (c *copies) remove(run nestor.ID, attempt uint64) {
 
 // Open makes the copy of an attempt, or finds the one that it has: it is executed
 // again if letters came at its end.
-func (c *copies) Open(ctx context.Context, run runner.Run) (string, func(*nestor.Result) error, error) {
+func (c *copies) Open(ctx context.Context, run runner.Run) (runner.Place, error) {
 	options, err := api.ParseTaskOptions(run.Task.Data)
 	if err != nil {
-		return "", nil, err
+		return runner.Place{}, err
 	}
 	if run.Task.Dir != "" && options.Subdir == "" {
-		return "", nil, fmt.Errorf("folder %s is of another machine, and not said to be in the project", run.Task.Dir)
+		return runner.Place{}, fmt.Errorf("folder %s is of another machine, and not said to be in the project", run.Task.Dir)
 	}
 	f, err := c.folder(ctx, run)
 	if err != nil {
-		return "", nil, err
+		return runner.Place{}, err
 	}
 	if err := holds(f.dir, options.Subdir); err != nil {
-		return "", nil, fmt.Errorf("folder %q of the project: %w: see that %s, of this worker, is like it", options.Subdir, err, c.dir)
+		return runner.Place{}, fmt.Errorf("folder %q of the project: %w: see that %s, of this worker, is like it", options.Subdir, err, c.dir)
 	}
-	return c.where(run.ID, run.Attempt, options.Subdir), func(r *nestor.Result) error { return c.bring(ctx, run, f, r) }, nil
+	dir := c.where(run.ID, run.Attempt, options.Subdir)
+	return runner.Place{Dir: dir, Below: options.Subdir, Env: []string{"AGENT_WORKSPACE=" + dir}, Close: func(r *nestor.Result) error { return c.bring(ctx, run, f, r) }}, nil
 }
 
 // holds fails if a place in a folder is none, or leads out of it.
@@ -150,10 +150,7 @@ const (
 // bring stores what an attempt changed, and says so in its result. Of an attempt
 // that has none, since the run goes on elsewhere, nothing is kept.
 func (c *copies) bring(ctx context.Context, run runner.Run, f *folder, r *nestor.Result) error {
-	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, nestor.ErrStale), errors.Is(cause, engine.ErrCutOff):
-		return nil
-	case errors.Is(cause, engine.ErrShutdown) && r.Status != nestor.Success:
+	if goesOn(ctx, r) {
 		return nil
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), bringFor)

@@ -140,13 +140,13 @@ func TestCopyLastsAsLongAsItsAttempt(t *testing.T) {
 		if known := c.has(id, 3); known != (name == "second") {
 			t.Errorf("at the %s execution: %v", name, known)
 		}
-		at, bring, err := c.Open(t.Context(), run)
+		place, err := c.Open(t.Context(), run)
 		if err != nil {
 			t.Fatal(err)
 		}
-		put(t, at, name, name)
+		put(t, place.Dir, name, name)
 		r := nestor.Result{Status: nestor.Success}
-		if err := bring(&r); err != nil {
+		if err := place.Close(&r); err != nil {
 			t.Fatal(err)
 		}
 		told, _ = api.ChangesOf(&r)
@@ -172,14 +172,14 @@ func TestWhatComesOfAnAttemptThatWasStopped(t *testing.T) {
 		_, cancelled := errors.AsType[*nestor.Cause](cause)
 		id := nestor.NewID(time.Now())
 		ctx, stop := context.WithCancelCause(t.Context())
-		at, bring, err := c.Open(ctx, runner.Run{ID: id, Root: id, Attempt: uint64(attempt)})
+		place, err := c.Open(ctx, runner.Run{ID: id, Root: id, Attempt: uint64(attempt)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		put(t, at, "new", "new")
+		put(t, place.Dir, "new", "new")
 		stop(cause)
 		r := nestor.Result{Status: nestor.Error}
-		if err := bring(&r); err != nil {
+		if err := place.Close(&r); err != nil {
 			t.Errorf("%v: %v", cause, err)
 		}
 		if told, ok := api.ChangesOf(&r); ok != cancelled || cancelled && told.Count != 1 {
@@ -212,7 +212,7 @@ func TestCopyRefusesFoldersThatLeadOut(t *testing.T) {
 		{"/p/file", `{"subdir": "file"}`, "no folder"},
 	} {
 		id := nestor.NewID(time.Now())
-		_, _, err := c.Open(t.Context(), runner.Run{ID: id, Root: id, Attempt: 1, Task: nestor.Task{Dir: test.dir, Data: []byte(test.data)}})
+		_, err := c.Open(t.Context(), runner.Run{ID: id, Root: id, Attempt: 1, Task: nestor.Task{Dir: test.dir, Data: []byte(test.data)}})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s %s: %v, want %q", test.dir, test.data, err, test.want)
 		}

@@ -32,6 +32,7 @@ type Options struct {
 	Idle    bool   // it answers, and executes no runs
 
 	Worker Worker
+	Agents Agents
 	Broker Broker
 	Limits nestor.Limits // of runs that set none; zero means nestor.DefaultLimits
 	// ArchiveAfter is how long a tree stays in the log when it has ended; zero
@@ -114,11 +115,8 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	socket, agents := SocketPath(d.opts.Dir), AgentSocketPath(d.opts.Dir)
-	if n := sweep(api.SocketVariable + "=" + agents); n > 0 {
-		d.opts.Log.Warn("killed what an earlier owner of the project left running", "processes", n)
-	}
-	w, err := d.opts.Worker.open(home, agents, log)
+	socket, inside := SocketPath(d.opts.Dir), AgentSocketPath(d.opts.Dir)
+	w, err := d.opts.Worker.open(home, inside, log)
 	if err != nil {
 		return err
 	}
@@ -127,11 +125,13 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	agentLn, err := server.Listen(agents)
+	agentLn, err := server.Listen(inside)
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	back := &backend{opts: d.opts, broker: b, log: log, engine: e, history: h, worker: w, began: time.Now()}
+	back := &backend{opts: d.opts, broker: b, log: log, engine: e, history: h, worker: w, agents: d.agents(log), began: time.Now()}
+	w.define = back.agents.define
+	w.spaces.follow = back.critic
 	w.folders = spawn.NewFolders(filepath.Join(home, "sessions"), back.topic)
 
 	// What is asked for ends first, then what works, then what it is written down
@@ -147,6 +147,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	g.Go(func() error { return ended(core, d.archive(core, back)) })
 	g.Go(func() error { return back.sessions(core) })
 	g.Go(func() error { return watch(core, b) })
+	g.Go(func() error { return ended(core, w.spaces.collect(core)) })
 	g.Go(func() error {
 		defer stopCore()
 		defer stopWork()
@@ -165,7 +166,8 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	return g.Wait()
 }
 
-// open opens the broker and the history, both at once.
+// open opens the broker and the history, and kills what an earlier owner of the
+// project left running, all at once.
 func (d *Daemon) open(ctx context.Context, home string) (b *broker.Broker, h *history.History, err error) {
 	var g errgroup.Group
 	g.Go(func() (err error) {
@@ -175,6 +177,12 @@ func (d *Daemon) open(ctx context.Context, home string) (b *broker.Broker, h *hi
 	g.Go(func() (err error) {
 		h, err = history.Open(ctx, history.Options{Path: filepath.Join(home, "history.db")})
 		return err
+	})
+	g.Go(func() error {
+		if n := sweep(api.SocketVariable + "=" + AgentSocketPath(d.opts.Dir)); n > 0 {
+			d.opts.Log.Warn("killed what an earlier owner of the project left running", "processes", n)
+		}
+		return nil
 	})
 	if err = g.Wait(); err == nil {
 		return b, h, nil

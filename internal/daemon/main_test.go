@@ -21,6 +21,7 @@ import (
 	"github.com/dfaf701a/nestor/agent/scripted"
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/daemon"
+	"github.com/dfaf701a/nestor/internal/permission"
 	"github.com/dfaf701a/nestor/internal/sandbox"
 )
 
@@ -66,6 +67,10 @@ type settings struct {
 	Env      []string // of the CLI
 	Slots    int
 	Provider string
+
+	Workspace daemon.Workspaces
+	Roles     map[string]permission.RoleSpec
+	Pass      []string
 }
 
 func (s settings) options() daemon.Options {
@@ -78,6 +83,7 @@ func (s settings) options() daemon.Options {
 		o.Worker.Script = turns
 	}
 	o.Worker.API.BaseURL, o.Worker.API.APIKey = s.URL, "key"
+	o.Worker.Workspace, o.Worker.Roles, o.Worker.Pass = s.Workspace, s.Roles, append(s.Pass, "GORACE", "GOCOVERDIR")
 	o.Worker.SDK.Path, o.Worker.SDK.Env = s.Path, s.Env
 	return o
 }

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +17,7 @@ import (
 	"github.com/dfaf701a/nestor/agent/anthropic"
 	"github.com/dfaf701a/nestor/agent/claudecode"
 	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/claude"
 	"github.com/dfaf701a/nestor/internal/permission"
 	"github.com/dfaf701a/nestor/internal/runner"
 	"github.com/dfaf701a/nestor/internal/sandbox"
@@ -24,21 +27,27 @@ import (
 // config, names, in a sandbox of the level that it names. Whatever the level, all
 // that a run starts ends with it, and with this process.
 type policy struct {
-	tools []string
-	mode  string
-	role  string // empty means none
-	level sandbox.Level
-	cli   claudecode.Options
-	home  string // of the worker's files, which no run may see
-	door  string // the socket that runs may use; empty if there is none
-	log   *slog.Logger
+	tools    []string
+	mode     string
+	role     string // empty means none
+	roles    permission.Table
+	provider string   // of tasks that name none
+	pass     []string // variables that runs get besides
+	level    sandbox.Level
+	cli      claudecode.Options
+	home     string // of the worker's files, which no run may see
+	door     string // the socket that runs may use; empty if there is none
+	log      *slog.Logger
 }
 
 // newPolicy returns the policy of a worker that keeps its files in home.
 func newPolicy(o Worker, home string) (*policy, error) {
-	p := &policy{tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
+	roles, err := permission.Roles(o.Roles)
+	if err != nil {
+		return nil, err
+	}
+	p := &policy{roles: roles, provider: o.Provider, pass: o.Pass, tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
 	if o.Sandbox != "" {
-		var err error
 		if p.level, err = sandbox.ParseLevel(o.Sandbox); err != nil {
 			return nil, err
 		}
@@ -51,23 +60,34 @@ func newPolicy(o Worker, home string) (*policy, error) {
 }
 
 // Rights returns what a run may do.
-func (p *policy) Rights(run runner.Run, dir string) (runner.Rights, error) {
+func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, error) {
 	o, err := api.ParseTaskOptions(run.Task.Data)
 	if err != nil {
 		return runner.Rights{}, err
 	}
 	r := runner.Rights{Tools: p.tools, Mode: p.mode}
+	provider := cmp.Or(run.Task.Provider, p.provider)
 	if o.Tools != nil {
 		r.Tools = o.Tools
 	}
 	if o.PermissionMode != "" {
 		r.Mode = o.PermissionMode
 	}
+	dir := place.Dir
 	role, err := p.bounds(run.Task, o, dir)
 	if err != nil {
 		return r, err
 	}
+	r.BaseEnv = granted(os.Environ(), grants(role, provider, p.pass))
+	if role == nil && len(place.Write) > 0 {
+		r.Ask.CanUseTool = allowFiles(place.Write)
+	}
 	if role != nil {
+		r.Read = elsewhere(role.Read, dir)
+		role.Read = append(role.Read, place.Write...)
+		if len(role.Write) > 0 {
+			role.Write = append(role.Write, place.Write...)
+		}
 		r.Decide = func(tool string, input json.RawMessage) runner.Verdict {
 			if v, ours := decideOurs(tool, role); ours {
 				return v
@@ -87,11 +107,12 @@ func (p *policy) Rights(run runner.Run, dir string) (runner.Rights, error) {
 		if profile, err = p.profile(level, dir, temp); err != nil {
 			return r, err
 		}
+		grant(&profile, place, role)
 		if run.Folder != "" {
 			profile.Read = append(profile.Read, run.Folder)
 		}
 		if role != nil {
-			confine(&profile, role, run.Task.Provider)
+			confine(&profile, role, provider)
 		}
 		r.Env = []string{"TMPDIR=" + temp}
 	}
@@ -110,16 +131,21 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 	if o.Role != "" {
 		name = o.Role
 	}
-	if name == "" {
-		return nil, nil
-	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	role, err := permission.ForRole(name, permission.Place{
-		Workspace: dir, Project: filepath.Dir(p.home), Logs: filepath.Join(p.home, "logs"), SwarmDev: t.Swarm == "swarm_dev",
-	})
+	project := filepath.Dir(p.home)
+	if _, inside := within(p.home, dir); inside { // a worktree is the project, for who works there
+		project = dir
+	}
+	place := permission.Place{
+		Workspace: dir, Project: project, Logs: filepath.Join(p.home, "logs"), SwarmDev: t.Swarm == "swarm_dev",
+	}
+	if name == "" {
+		return meetRoles(nil, o, place, p.roles)
+	}
+	role, err := p.roles.For(name, place)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +155,39 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 	if role, err = p.narrowed(role, o.Above); err != nil {
 		return nil, err
 	}
-	return &role, nil
+	return meetRoles(&role, o, place, p.roles)
+}
+
+// allowFiles allows edits of these files, which are not where the run works.
+func allowFiles(files []string) func(context.Context, *claude.PermissionRequest) (claude.Decision, error) {
+	return func(_ context.Context, q *claude.PermissionRequest) (claude.Decision, error) {
+		var in struct {
+			Path string `json:"file_path"`
+		}
+		switch q.Tool {
+		case "Read", "Write", "Edit", "MultiEdit":
+			if json.Unmarshal(q.Input, &in) == nil && slices.Contains(files, filepath.Clean(in.Path)) {
+				return claude.Allow{}, nil
+			}
+		}
+		return claude.Deny{Message: "nobody is there to be asked"}, nil
+	}
+}
+
+// grant gives a sandbox what a run uses outside of its folder.
+func grant(s *sandbox.Profile, place runner.Place, role *permission.Policy) {
+	if role == nil || len(role.Write) > 0 {
+		s.Write = append(s.Write, place.Write...)
+	} else {
+		s.Read = append(s.Read, place.Write...)
+	}
+	if place.Repository.Dir == "" {
+		return
+	}
+	s.Read = append(s.Read, place.Repository.Dir)
+	if role == nil || role.Git > permission.No {
+		s.Write = append(s.Write, place.Repository.Write...)
+	}
 }
 
 // verdict returns a decision as the runner takes it.
@@ -143,11 +201,35 @@ func verdict(d permission.Decision) runner.Verdict {
 	return runner.Verdict{Reason: d.Reason, Rule: d.Rule}
 }
 
+// elsewhere returns the folders that are there and not in dir.
+func elsewhere(folders []string, dir string) (list []string) {
+	for _, folder := range folders {
+		if _, inside := within(dir, folder); inside {
+			continue
+		}
+		if info, err := os.Stat(folder); err == nil && info.IsDir() {
+			list = append(list, folder)
+		}
+	}
+	return list
+}
+
 // confine gives a sandbox the bounds of a role. The CLI speaks to the model from
 // inside, so it keeps the web.
 func confine(s *sandbox.Profile, role *permission.Policy, provider string) {
-	if len(role.Write) == 0 { // the first is where it works
-		s.Read, s.Write = append(s.Read, s.Write[0]), s.Write[1:]
+	dir := s.Write[0] // where it works
+	if !slices.Contains(role.Write, dir) {
+		s.Read, s.Write = append(s.Read, dir), s.Write[1:]
+	}
+	for _, folder := range role.Write {
+		if !slices.Contains(s.Write, folder) {
+			s.Write = append(s.Write, folder)
+		}
+	}
+	for _, folder := range role.Read {
+		if !slices.Contains(s.Write, folder) && !slices.Contains(s.Read, folder) {
+			s.Read = append(s.Read, folder)
+		}
 	}
 	if !role.Web && provider == anthropic.Type {
 		s.Network = sandbox.None
@@ -192,6 +274,9 @@ func (p *policy) profile(level sandbox.Level, dir, temp string) (sandbox.Profile
 	}
 	if path, err := filepath.EvalSymlinks(p.cli.Path); p.cli.Path != "" && err == nil {
 		profile.Read = append(profile.Read, filepath.Dir(path))
+		if filepath.IsAbs(p.cli.Path) {
+			profile.Read = append(profile.Read, p.cli.Path) // the links on the way to it
+		}
 	}
 	return profile, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/claude/claudetest"
+	"github.com/dfaf701a/nestor/internal/permission"
 	"github.com/dfaf701a/nestor/internal/sandbox"
 	"github.com/dfaf701a/nestor/scriptmodel"
 )
@@ -146,6 +147,30 @@ func TestUnknownRoleIsRefused(t *testing.T) {
 	client, _ := serving(t, settings{Dir: place(t), Provider: "scripted"})
 	_, err := client.Submit(t.Context(), api.Submission{Task: nestor.Task{Data: []byte(`{"role":"reviwer"}`)}})
 	if p, ok := errors.AsType[*api.Problem](err); !ok || p.Status != 400 || !strings.Contains(err.Error(), "reviewer") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// An own role bounds a run like a built-in one, and is found by its name.
+func TestOwnRoleBoundsARun(t *testing.T) {
+	dir := place(t)
+	model := scriptmodel.Start(t, `
+rules:
+  - turns:
+      - tools: [{name: Write, input: {file_path: a.md, content: yes}}, {name: Write, input: {file_path: a.go, content: no}}]
+      - text: done`)
+	s := settings{Dir: dir, URL: model.URL, Provider: "api"}
+	s.Roles = map[string]permission.RoleSpec{"docs-writer": {Extends: "implementer", Deny: []string{"Edit(*.go)"}}}
+	client, _ := serving(t, s)
+	finish(t, client, nestor.Task{Input: "go", Dir: dir, Data: []byte(`{"role":"docs-writer"}`)})
+	if _, err := os.Stat(filepath.Join(dir, "a.md")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "a.go")); err == nil {
+		t.Error("it has written what it may not")
+	}
+	_, err := client.Submit(t.Context(), api.Submission{Task: nestor.Task{Data: []byte(`{"role":"docs-writr"}`)}})
+	if err == nil || !strings.Contains(err.Error(), `did you mean "docs-writer"?`) {
 		t.Errorf("got %v", err)
 	}
 }

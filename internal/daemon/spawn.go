@@ -145,13 +145,16 @@ func (w *worker) delegates(run plan.Run, o api.TaskOptions) error {
 }
 
 // childTask makes the task of a child that a run asks for.
-func (w *worker) childTask(_ context.Context, parent plan.Run, s api.Spawn) (nestor.Task, error) {
+func (w *worker) childTask(ctx context.Context, parent plan.Run, s api.Spawn) (nestor.Task, error) {
 	o, err := api.ParseTaskOptions(parent.Task.Data)
 	if err != nil {
 		return nestor.Task{}, err
 	}
 	if err := w.delegates(parent, o); err != nil {
 		return nestor.Task{}, err
+	}
+	if o.Agent != nil && o.Agent.Delegates != nil && !slices.Contains(o.Agent.Delegates, s.Agent) {
+		return nestor.Task{}, &api.Problem{Status: 403, Detail: fmt.Sprintf("agent %.60q: this one may start: %s", s.Agent, cmp.Or(strings.Join(o.Agent.Delegates, ", "), "none"))}
 	}
 	level := sandbox.Level(cmp.Or(o.Sandbox, string(w.policy.level)))
 	if s.Dir != "" && level != sandbox.Off {
@@ -168,6 +171,15 @@ func (w *worker) childTask(_ context.Context, parent plan.Run, s api.Spawn) (nes
 	}
 	if name, tier := w.opts.Models[t.Model]; tier {
 		t.Model = name
+	}
+	switch {
+	case w.define != nil:
+		err = w.define(ctx, &t)
+	case t.Agent != "":
+		err = fmt.Errorf("agent %.60q: a worker elsewhere knows no definitions: give the task in full", t.Agent)
+	}
+	if err != nil {
+		return t, invalid(err)
 	}
 	if err := t.Check(); err != nil {
 		return t, invalid(fmt.Errorf("task: %w", err))

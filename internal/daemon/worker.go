@@ -19,6 +19,7 @@ import (
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/engine"
 	"github.com/dfaf701a/nestor/internal/eventlog"
+	"github.com/dfaf701a/nestor/internal/permission"
 	"github.com/dfaf701a/nestor/internal/plan"
 	"github.com/dfaf701a/nestor/internal/pool"
 	"github.com/dfaf701a/nestor/internal/runner"
@@ -28,19 +29,23 @@ import (
 // Worker says how runs are executed. Its zero value executes five at once, on
 // provider "sdk".
 type Worker struct {
-	Dir      string   // where runs work that name no folder; empty means the project
-	Provider string   // of tasks that name none; empty means sdk
-	Slots    int      // how many run at once; zero means 5
-	Labels   []string // of tasks that it takes besides those without
-	Tools    []string // that runs have which do not say; nil means all
-	Mode     string   // of permissions, likewise; empty means acceptEdits
-	Role     string   // of runs that name none; empty means none
-	Sandbox  string   // level, likewise: off, files or strict; empty means off
-	Settings []string // sources of the provider's settings: user, project, local; nil means none
+	Dir      string                         // where runs work that name no folder; empty means the project
+	Provider string                         // of tasks that name none; empty means sdk
+	Slots    int                            // how many run at once; zero means 5
+	Labels   []string                       // of tasks that it takes besides those without
+	Tools    []string                       // that runs have which do not say; nil means all
+	Mode     string                         // of permissions, likewise; empty means acceptEdits
+	Role     string                         // of runs that name none; empty means none
+	Roles    map[string]permission.RoleSpec // own ones, by their names
+	Sandbox  string                         // level, likewise: off, files or strict; empty means off
+	Models   map[string]string              // that high-tier and its kin stand for, in definitions and runs that agents start; nil means none
+	Settings []string                       // sources of the provider's settings: user, project, local; nil means none
 
-	Models     map[string]string // that names such as high-tier stand for, for runs that agents start
-	Delegation string            // who starts agents for runs that do not say: pool or cli; empty means pool
-	MaxResult  int               // bytes of a result that go up to who has started a run; zero means 32 KiB
+	Workspace Workspaces // what runs work in
+	Pass      []string   // variables of this process that runs get besides those that all do; a * at the end stands for anything
+
+	Delegation string // who starts agents for runs that do not say: pool or cli; empty means pool
+	MaxResult  int    // bytes of a result that go up to who has started a run; zero means 32 KiB
 
 	SDK    claudecode.Options
 	API    anthropic.Options // its Records and Spool are set here
@@ -59,14 +64,19 @@ type worker struct {
 	slots     *pool.Slots
 	socket    string
 	dir       string
+	project   string  // whose definitions runs have
 	copies    *copies // nil in the daemon
+	spaces    *spaces // of the project
 	policy    *policy
 	opts      Worker
 	engine    *engine.Engine // set before runs are executed
-	tokens    spawn.Tokens
-	permits   spawn.Permits
-	folders   *spawn.Folders // of sessions; set with engine, nil in a worker elsewhere
-	notes     *slog.Logger
+	// define makes of a task that names an agent one that says what its definition
+	// does; nil where definitions are not known. It is set before runs are executed.
+	define  func(context.Context, *nestor.Task) error
+	tokens  spawn.Tokens
+	permits spawn.Permits
+	folders *spawn.Folders // of sessions; set with engine, nil in a worker elsewhere
+	notes   *slog.Logger
 
 	mu    sync.Mutex                // guards what follows
 	holds map[string]nestor.Failure // by provider: until when its usage limit is met
@@ -100,19 +110,21 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 		return nil, err
 	}
 	rules.door = socket
-	var place runner.Workspace = runner.Dir(o.Dir)
+	own := newSpaces(o.Workspace, filepath.Dir(home), o.Dir, log, o.Log)
+	var place runner.Workspace = own
 	if o.copies != nil {
 		place = o.copies
 	}
-	return &worker{
-		log: log, socket: socket, dir: o.Dir, copies: o.copies, notes: o.Log, providers: providers, policy: rules, opts: o,
-		runner: runner.New(runner.Options{
-			Providers: providers, Provider: o.Provider, Workspace: place, Policy: rules,
-			Settings: o.Settings, Log: o.Log,
-		}),
+	w := &worker{
+		log: log, socket: socket, dir: o.Dir, project: filepath.Dir(home), copies: o.copies, spaces: own, notes: o.Log, providers: providers, policy: rules, opts: o,
 		slots: pool.NewSlots(pool.SlotLimits{Total: o.Slots}),
 		holds: map[string]nestor.Failure{}, rooms: map[attempt]*room{},
-	}, nil
+	}
+	w.runner = runner.New(runner.Options{
+		Providers: providers, Provider: o.Provider, Workspace: place, Policy: rules, Brief: w.brief,
+		Settings: o.Settings, Log: o.Log,
+	})
+	return w, nil
 }
 
 // taking returns how the engine has tasks executed here.
@@ -177,16 +189,24 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 	}
 	r := runner.Run{
 		ID: run.ID, Root: run.Root, Depth: run.Depth(), Task: run.Task, Attempt: x.Fence(),
-		Session: session, Interrupted: session != "", Env: slices.Concat(options.Env, w.env(run, x.Fence(), options)),
+		Session: session, Interrupted: session != "", Env: slices.Concat(options.Env, w.env(run)),
 	}
 	if r.Session == "" {
 		r.Session = options.Session
 	}
-	h := &host{x: x, writer: writer, log: w.log, run: run}
+	h := &host{x: x, writer: writer, log: w.log, run: run, begun: make(chan struct{}), told: map[string]bool{}}
 	if err := w.enter(x, h, &r); err != nil {
 		return failed(err)
 	}
-	result := w.runner.Execute(ctx, r, h)
+	go h.begin(ctx) // it ends with the first change of the run, at the latest with its end
+	var result nestor.Result
+	if options.Graph != nil {
+		result = w.executeGraph(ctx, x, h, options)
+	} else {
+		result = w.runner.Execute(ctx, r, h)
+	}
+	<-h.begun
+	w.explain(ctx, run, &result)
 	flushing, stop := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer stop()
 	w.keep(flushing, run, &result)
@@ -195,6 +215,9 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 	}
 	if err := writer.Flush(flushing); err != nil && ctx.Err() == nil {
 		return failed(fmt.Errorf("writing the log of the run: %w", err))
+	}
+	if options.Approves != "" && ctx.Err() == nil {
+		w.spaces.judged(ctx, options.Approves, run.ID, &result)
 	}
 	if f := result.Error; f != nil && f.Kind == nestor.Limited {
 		w.hold(provider, run.ID, *f)
@@ -210,17 +233,10 @@ func failed(err error) nestor.Result {
 }
 
 // env is what a run's processes are told of it.
-func (w *worker) env(run plan.Run, fence uint64, o api.TaskOptions) []string {
-	dir := run.Task.Dir
-	switch {
-	case w.copies != nil:
-		dir = w.copies.where(run.ID, fence, o.Subdir)
-	case dir == "":
-		dir = w.dir
-	}
+func (w *worker) env(run plan.Run) []string {
 	env := []string{
 		"NESTOR_RUN_ID=" + string(run.ID), "NESTOR_ROOT_ID=" + string(run.Root), "NESTOR_DEPTH=" + strconv.Itoa(run.Depth()),
-		"AGENT_NAME=" + run.Task.Agent, "AGENT_SWARM=" + run.Task.Swarm, "AGENT_WORKSPACE=" + dir,
+		"AGENT_NAME=" + run.Task.Agent, "AGENT_SWARM=" + run.Task.Swarm,
 	}
 	if w.socket != "" {
 		env = append(env, api.SocketVariable+"="+w.socket)
@@ -265,18 +281,54 @@ type host struct {
 	log    *eventlog.Log
 	run    plan.Run
 	room   *room
+	begun  chan struct{} // closed when the beginning of the attempt is in the log
+
+	mu    sync.Mutex        // guards what follows
+	wrote bool              // what was early is written
+	early []json.RawMessage // events that came before that
+	told  map[string]bool   // files of the project that it was said to change
 }
 
-// Append writes events, behind the one that the attempt has begun. They are
-// flushed when the run's result is known.
-func (h *host) Append(ctx context.Context, events ...nestor.Event) error {
+// maxEarly is how many events may wait for the beginning of their attempt.
+const maxEarly = 100
+
+// begin writes what came early, once the beginning of the attempt is in the log.
+func (h *host) begin(ctx context.Context) {
+	defer close(h.begun)
 	h.x.Begun(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wrote = true
+	// What is wrong with it, whoever writes next is told.
+	h.writer.Write(context.WithoutCancel(ctx), h.early...)
+}
+
+// Append writes events, behind the one that the attempt has begun, which the
+// agent does not wait for. They are flushed when the run's result is known.
+func (h *host) Append(ctx context.Context, events ...nestor.Event) error {
 	lines := make([]json.RawMessage, len(events))
 	for i, e := range events {
 		var err error
 		if lines[i], err = nestor.EncodeEvent(e); err != nil {
 			return err
 		}
+		if w, ok := e.(*nestor.WorkspaceWrite); ok {
+			h.mu.Lock()
+			h.told[w.Path] = true
+			h.mu.Unlock()
+		}
+	}
+	h.mu.Lock()
+	if !h.wrote && len(h.early) < maxEarly {
+		defer h.mu.Unlock()
+		h.early = append(h.early, lines...)
+		return nil
+	}
+	h.mu.Unlock()
+	select {
+	case <-h.begun:
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	return h.writer.Write(ctx, lines...)
 }
@@ -293,6 +345,9 @@ func (h *host) tell(ctx context.Context, r nestor.Result) error {
 	changes, _ := api.ChangesOf(&r)
 	var events []nestor.Event
 	for _, c := range changes.Files {
+		if h.told[c.Path] {
+			continue
+		}
 		events = append(events, &nestor.WorkspaceWrite{
 			Header: nestor.Header{Time: time.Now().UTC(), Run: h.run.ID, Root: h.run.Root, Depth: h.run.Depth()},
 			Agent:  h.run.Task.Agent, Path: c.Path, Action: c.Action,

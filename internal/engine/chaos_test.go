@@ -294,7 +294,7 @@ func TestChaosEmbedded(t *testing.T) {
 	port := freePorts(t, 1)[0]
 	d := start(t, "daemon", "DIR="+t.TempDir(), "PORT="+strconv.Itoa(port), "CHAOS=1")
 	d.expect("ready")
-	client := open(t, dial(t, url(port)), engine.Options{}, 0, nil)
+	client := open(t, dial(t, url(port)), engine.Options{}, asker, nil)
 	suffer(t, seed(t), client, kills(10, 200), 20, 500*time.Millisecond, func() {
 		d.restart()
 		<-d.ready() // or it would never get to anything

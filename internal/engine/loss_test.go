@@ -219,7 +219,7 @@ func TestRestartInEveryState(t *testing.T) {
 	port := freePorts(t, 1)[0]
 	d := start(t, "daemon", "DIR="+t.TempDir(), "PORT="+strconv.Itoa(port))
 	d.expect("ready")
-	client := open(t, dial(t, url(port)), engine.Options{Lease: time.Hour}, 0, nil)
+	client := open(t, dial(t, url(port)), engine.Options{Lease: time.Hour}, asker, nil)
 	ids := map[string]nestor.ID{}
 	for _, what := range []string{"block", "parent", "ask", "ask before", "retry", "cancel"} {
 		ids[what] = client.submit(t, nestor.Task{Input: what, Limits: nestor.Limits{Backoff: 2 * time.Second}})

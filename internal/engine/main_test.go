@@ -76,6 +76,10 @@ type node struct {
 	stop   func() // ends it, as a shutdown would
 }
 
+// asker, as a number of slots, is an engine that neither works nor plans: one for
+// whoever asks a process that works alone.
+const asker = -1
+
 // open starts an engine on b, which works with n slots, zero for none. It is
 // stopped when the test ends, if not before.
 func open(t testing.TB, b *broker.Broker, opts engine.Options, n int, execute func(context.Context, *engine.Execution) nestor.Result, labels ...string) *node {
@@ -94,11 +98,13 @@ func open(t testing.TB, b *broker.Broker, opts engine.Options, n int, execute fu
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
-	all.Go(func() {
-		if err := e.Run(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("planning: %v", err)
-		}
-	})
+	if n >= 0 {
+		all.Go(func() {
+			if err := e.Run(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("planning: %v", err)
+			}
+		})
+	}
 	if n > 0 {
 		all.Go(func() {
 			w := slots(n)

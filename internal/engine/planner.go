@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,25 +28,17 @@ const (
 // carries out what was left undone, until ctx ends. Every process that may be the
 // last one standing runs it.
 func (e *Engine) Run(ctx context.Context) error {
-	orch, err := e.pullFrom(ctx, broker.Orch, jetstream.ConsumerConfig{Durable: "planner", AckPolicy: jetstream.AckExplicitPolicy, AckWait: plannerWait, MaxAckPending: -1})
-	if err != nil {
-		return err
-	}
-	closing := []*puller{orch}
-	defer func() {
-		var all sync.WaitGroup
-		for _, p := range closing {
-			all.Go(p.close)
-		}
-		all.Wait()
-	}()
-	timers, err := e.pullFrom(ctx, broker.Tasks, jetstream.ConsumerConfig{
-		Durable: "timers", FilterSubject: broker.TaskSubject + timerTask + "*", AckPolicy: jetstream.AckExplicitPolicy, AckWait: plannerWait, MaxAckPending: -1,
+	pullers, err := e.pullersFrom(ctx, []source{
+		{broker.Orch, jetstream.ConsumerConfig{Durable: "planner", AckPolicy: jetstream.AckExplicitPolicy, AckWait: plannerWait, MaxAckPending: -1}},
+		{broker.Tasks, jetstream.ConsumerConfig{
+			Durable: "timers", FilterSubject: broker.TaskSubject + timerTask + "*", AckPolicy: jetstream.AckExplicitPolicy, AckWait: plannerWait, MaxAckPending: -1,
+		}},
 	})
 	if err != nil {
 		return err
 	}
-	closing = append(closing, timers)
+	defer closeAll(pullers)
+	orch, timers := pullers[0], pullers[1]
 	defer e.rest()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.persist(ctx, recent, e.repair) })
@@ -82,6 +73,7 @@ func (e *Engine) persist(ctx context.Context, each time.Duration, do func(contex
 }
 
 func (e *Engine) declare(ctx context.Context, stream string, config jetstream.ConsumerConfig) error {
+	config.MemoryStorage = e.opts.Sole // what it knows is not to be known after a crash, so no file has to hold it
 	for range 5 {
 		if e.opts.Sole {
 			if err := e.js.DeleteConsumer(ctx, stream, config.Durable); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {

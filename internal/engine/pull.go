@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 )
 
 // puller asks a consumer for messages. It listens on one inbox for as long as it
@@ -53,6 +54,40 @@ func (e *Engine) pullFrom(ctx context.Context, stream string, config jetstream.C
 		return nil, fmt.Errorf("listening for consumer %s: %w", config.Durable, err)
 	}
 	return p, nil
+}
+
+// source is a consumer of a stream.
+type source struct {
+	stream string
+	config jetstream.ConsumerConfig
+}
+
+// pullersFrom is pullFrom for several, all at once.
+func (e *Engine) pullersFrom(ctx context.Context, sources []source) ([]*puller, error) {
+	list := make([]*puller, len(sources))
+	var g errgroup.Group
+	for i, s := range sources {
+		g.Go(func() (err error) {
+			list[i], err = e.pullFrom(ctx, s.stream, s.config)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		closeAll(list)
+		return nil, err
+	}
+	return list, nil
+}
+
+// closeAll closes pullers; nil is one that could not be made.
+func closeAll(list []*puller) {
+	var all sync.WaitGroup
+	for _, p := range list {
+		if p != nil {
+			all.Go(p.close)
+		}
+	}
+	all.Wait()
 }
 
 // close stops to listen, when what is on its way has come and was given back.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/broker"
@@ -123,7 +122,7 @@ type arrival struct {
 // open returns the queues of tasks without a label and of those with the given
 // ones.
 func (e *Engine) open(ctx context.Context, labels []string) (*queues, error) {
-	var configs []jetstream.ConsumerConfig
+	var sources []source
 	for _, priority := range nestor.Priorities() {
 		for _, label := range append([]string{""}, labels...) {
 			task := nestor.Task{Label: label, Priority: priority}
@@ -134,36 +133,22 @@ func (e *Engine) open(ctx context.Context, labels []string) (*queues, error) {
 			if label != "" {
 				name = "tasks-label-" + label + "-" + string(priority)
 			}
-			configs = append(configs, jetstream.ConsumerConfig{
+			sources = append(sources, source{broker.Tasks, jetstream.ConsumerConfig{
 				Durable: name, FilterSubject: taskSubject(task), AckPolicy: jetstream.AckExplicitPolicy, AckWait: e.opts.Lease, MaxAckPending: -1,
-			})
+			}})
 		}
 	}
-	q := &queues{e: e, arrived: make(chan arrival), pullers: make([]*puller, len(configs)), asked: make([]atomic.Bool, len(configs))}
-	var g errgroup.Group
-	for i, config := range configs {
-		g.Go(func() (err error) {
-			q.pullers[i], err = e.pullFrom(ctx, broker.Tasks, config)
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		q.close()
+	pullers, err := e.pullersFrom(ctx, sources)
+	if err != nil {
 		return nil, err
 	}
-	return q, nil
+	return &queues{e: e, arrived: make(chan arrival), pullers: pullers, asked: make([]atomic.Bool, len(pullers))}, nil
 }
 
 // close waits until nothing is asked any more.
 func (q *queues) close() {
 	q.pulls.Wait()
-	var all sync.WaitGroup
-	for _, p := range q.pullers {
-		if p != nil { // it could be made
-			all.Go(p.close)
-		}
-	}
-	all.Wait()
+	closeAll(q.pullers)
 }
 
 // next waits for tasks, for as many slots as are free: the most urgent ones if

@@ -1,6 +1,7 @@
 package permission
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,8 +11,12 @@ import (
 )
 
 // RoleSpec is a line of the table of roles, as a config has it. An empty cell
-// means no.
+// means no; in a role that extends another it means what that one has.
 type RoleSpec struct {
+	// Extends is the role that this one narrows: whatever else the line says, it
+	// never allows more. Empty means none.
+	Extends string `json:"extends,omitempty" yaml:"extends"`
+
 	Read  string `json:"read,omitempty" yaml:"read"`   // workspace, logs, project or no
 	Write string `json:"write,omitempty" yaml:"write"` // workspace, project or no
 	Bash  string `json:"bash,omitempty" yaml:"bash"`   // yes, limited or no
@@ -57,6 +62,10 @@ var cells = map[string][]string{
 	"spawn": {"yes", "no"},
 }
 
+// Cells returns what may stand in a cell of the table: read, write, bash, git, web
+// or spawn.
+func Cells(name string) []string { return slices.Clone(cells[name]) }
+
 // Table is the roles that there are. The zero value has the built-in ones.
 type Table struct{ own map[string]RoleSpec }
 
@@ -83,7 +92,33 @@ func Roles(own map[string]RoleSpec) (Table, error) {
 		}
 		t.own[name] = own[name]
 	}
+	for _, name := range slices.Sorted(maps.Keys(t.own)) {
+		if err := t.extends(name); err != nil {
+			problems = append(problems, fmt.Errorf("role %s: %w", name, err))
+			delete(t.own, name)
+		}
+	}
 	return t, errors.Join(problems...)
+}
+
+// extends tells what is wrong with the roles that one extends.
+func (t Table) extends(name string) error {
+	for seen := []string{name}; ; seen = append(seen, name) {
+		base := t.own[name].Extends
+		if base == "" {
+			return nil
+		}
+		if _, own := t.own[base]; !own {
+			if _, known := builtin[base]; !known {
+				return fmt.Errorf("extends: no role %q%s", clip(base), didYouMean(base, t.Names()))
+			}
+			return nil
+		}
+		if slices.Contains(seen, base) {
+			return fmt.Errorf("extends: %s leads back to itself; let one of them extend a built-in role, or none", strings.Join(append(seen, base), " → "))
+		}
+		name = base
+	}
 }
 
 // Names returns the roles, sorted.
@@ -109,27 +144,57 @@ func (t Table) For(role string, place Place) (Policy, error) {
 	if !known {
 		return Policy{}, fmt.Errorf("no role %q%s", clip(role), didYouMean(role, t.Names()))
 	}
-	p := Policy{
-		Role:  role,
-		Bash:  levelOf(spec.Bash),
-		Git:   levelOf(spec.Git),
-		Web:   spec.Web == "yes",
-		Spawn: spec.Spawn == "yes",
-		Hosts: slices.Clone(spec.Hosts),
-		Tools: slices.Clone(spec.Tools),
-		Grant: Grant{Mode: spec.mode()},
+	p, err := t.full(spec).at(role, place)
+	if err != nil || spec.Extends == "" {
+		return p, err
 	}
-	var err error
-	if p.Read, err = place.folders(role, "read", spec.Read); err != nil {
+	base, err := t.For(spec.Extends, place)
+	if err != nil {
 		return Policy{}, err
 	}
-	if p.Write, err = place.folders(role, "write", spec.Write); err != nil {
+	p = Narrow(base, p)
+	p.Role = role
+	return p, nil
+}
+
+// full is a line with what its empty cells stand for. What it extends has been
+// looked at.
+func (t Table) full(s RoleSpec) RoleSpec {
+	if s.Extends == "" {
+		return s
+	}
+	base, known := builtin[s.Extends]
+	if !known {
+		base = t.full(t.own[s.Extends])
+	}
+	s.Read, s.Write, s.Bash, s.Git = cmp.Or(s.Read, base.Read), cmp.Or(s.Write, base.Write), cmp.Or(s.Bash, base.Bash), cmp.Or(s.Git, base.Git)
+	s.Web, s.Spawn, s.Mode = cmp.Or(s.Web, base.Web), cmp.Or(s.Spawn, base.Spawn), cmp.Or(s.Mode, base.Mode)
+	return s
+}
+
+// at returns the policy of a line of the table at a place.
+func (s RoleSpec) at(role string, place Place) (Policy, error) {
+	p := Policy{
+		Role:  role,
+		Bash:  levelOf(s.Bash),
+		Git:   levelOf(s.Git),
+		Web:   s.Web == "yes",
+		Spawn: s.Spawn == "yes",
+		Hosts: slices.Clone(s.Hosts),
+		Tools: slices.Clone(s.Tools),
+		Grant: Grant{Mode: s.mode()},
+	}
+	var err error
+	if p.Read, err = place.folders(role, "read", s.Read); err != nil {
+		return Policy{}, err
+	}
+	if p.Write, err = place.folders(role, "write", s.Write); err != nil {
 		return Policy{}, err
 	}
 	for _, list := range []struct {
 		to   *[]Rule
 		from []string
-	}{{&p.Allow, spec.Allow}, {&p.Deny, spec.Deny}, {&p.Ask, spec.Ask}} {
+	}{{&p.Allow, s.Allow}, {&p.Deny, s.Deny}, {&p.Ask, s.Ask}} {
 		for _, text := range list.from {
 			r, err := ParseRule(text)
 			if err != nil {
@@ -138,7 +203,7 @@ func (t Table) For(role string, place Place) (Policy, error) {
 			*list.to = append(*list.to, r)
 		}
 	}
-	p.Allow = append(p.Allow, spec.cellRules()...)
+	p.Allow = append(p.Allow, s.cellRules()...)
 	if place.SwarmDev && p.Bash == Yes {
 		p.Git = Yes
 		p.Deny = append(p.Deny, swarmDevDeny...)
@@ -240,10 +305,10 @@ func (s RoleSpec) check() error {
 	if s.Mode != "" && !slices.Contains(Modes(), s.Mode) {
 		problems = append(problems, fmt.Errorf("mode: %q is not one of %s", clip(s.Mode), strings.Join(Modes(), ", ")))
 	}
-	if levelOf(s.Git) > No && s.Bash != "yes" {
+	if levelOf(s.Git) > No && s.Bash != "yes" && !(s.Extends != "" && s.Bash == "") {
 		problems = append(problems, fmt.Errorf("git: %q needs bash: yes, which git is run with", clip(s.Git)))
 	}
-	if s.Hosts != nil && s.Web != "yes" {
+	if s.Hosts != nil && s.Web != "yes" && !(s.Extends != "" && s.Web == "") {
 		problems = append(problems, errors.New("hosts: they need web: yes"))
 	}
 	for _, host := range s.Hosts {

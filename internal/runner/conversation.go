@@ -20,6 +20,10 @@ type conversation struct {
 	host  Host
 	agent string
 
+	brief  Brief    // of the definition
+	wanted []string // tools that the agent is to have; nil means whatever there is
+	writes *writes  // of its workspace; set before an agent speaks
+
 	tools    map[string]string // names of tools, by the id of their use
 	thinking strings.Builder   // of the text that follows
 	text     strings.Builder   // all that was said
@@ -117,14 +121,19 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 			input = nil
 		}
 		c.tools[str("tool_use_id")] = str("tool_name")
+		c.writes.called(who, str("tool_name"), str("tool_use_id"), input)
 		return c.say(ctx, &nestor.ToolStart{
 			Tool: str("tool_name"), Description: describe(input), Input: input, ToolUseID: str("tool_use_id"),
 		})
 	case "tool_result":
 		failed, _ := m.Metadata["is_error"].(bool)
-		return c.say(ctx, &nestor.ToolComplete{
+		complete := &nestor.ToolComplete{
 			Tool: c.tools[str("tool_use_id")], Success: !failed, Summary: m.Content, ToolUseID: str("tool_use_id"),
-		})
+		}
+		if w := c.writes.returned(str("tool_use_id"), !failed); w != nil {
+			return c.say(ctx, complete, w)
+		}
+		return c.say(ctx, complete)
 	case "result":
 		c.conclude(m)
 		c.host.Spent(c.last.CostUSD)
@@ -133,7 +142,8 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 			ExecutionID: string(c.run.ID), Agent: c.agent, Turns: c.last.Turns, CostUSD: c.last.CostUSD, Usage: new(c.last.Usage),
 		})
 	case "init":
-		return nil
+		there, _ := m.Metadata["tools"].([]string)
+		return c.lacking(ctx, there)
 	case "rate_limit":
 		if at, err := time.Parse(time.RFC3339, str("resets_at")); err == nil && str("status") == "rejected" {
 			c.reset = at
@@ -247,6 +257,9 @@ func kindOf(reason string, status int) nestor.Kind {
 // result is what came of the run. The error is why the conversation ended, nil if
 // it just did.
 func (c *conversation) result(ctx context.Context, err error) nestor.Result {
+	for key, value := range c.brief.Metadata {
+		c.note(key, value)
+	}
 	r := c.last
 	if r.Output == "" {
 		r.Output = c.text.String()

@@ -74,17 +74,10 @@ type Letter struct {
 	Content string
 }
 
-// Workspace is where runs work.
-type Workspace interface {
-	// Open returns the folder of a run. Close is called once, when nothing of the
-	// run uses it any more, with what came of it, and may add to that.
-	Open(ctx context.Context, run Run) (dir string, close func(*nestor.Result) error, err error)
-}
-
 // Policy says what runs may do.
 type Policy interface {
-	// Rights returns what a run may do that works in dir, or why it may not run.
-	Rights(run Run, dir string) (Rights, error)
+	// Rights returns what a run may do that works there, or why it may not run.
+	Rights(run Run, place Place) (Rights, error)
 }
 
 // Rights are what a run may do.
@@ -92,10 +85,14 @@ type Rights struct {
 	Tools []string     // that exist for it, and need no question; nil means all
 	Mode  string       // of permissions; empty means acceptEdits
 	Ask   agent.Config // CanUseTool and Hooks of it decide about the rest; zero denies
+	Read  []string     // folders elsewhere that it may read
 	// Decide decides about every tool call, before all else; nil leaves it to the
 	// others. What it decides is on record.
 	Decide func(tool string, input json.RawMessage) Verdict
 	Env    []string // K=V, for what the agent starts
+	// BaseEnv is what Env, that of the run and that of its place are added to; nil
+	// means the environment of this process.
+	BaseEnv []string
 	// Wrap returns the command line that is started instead of argv, for every
 	// process of the run; nil means argv.
 	Wrap func(argv []string) []string
@@ -116,6 +113,9 @@ type Options struct {
 	Workspace Workspace // nil means Dir("")
 	Settings  []string  // sources of the provider's settings: user, project, local; nil means none
 	Policy    Policy    // nil means that all tools exist and none is approved
+	// Brief returns what the definition of its agent makes of a run that works in
+	// dir with these rights; nil means that there are no definitions.
+	Brief func(ctx context.Context, run Run, dir string, rights Rights) (Brief, error)
 	// Grace is how long an agent that was told to stop may take until it is
 	// given up; zero means 10 s.
 	Grace time.Duration
@@ -147,33 +147,24 @@ func (r *Runner) Provider(t nestor.Task) string {
 	return r.opts.Provider
 }
 
-// Dir is a Workspace in which a run works in the folder that its task names, or
-// else in this one; empty means the current directory.
-type Dir string
-
-// Open returns the folder.
-func (d Dir) Open(_ context.Context, run Run) (string, func(*nestor.Result) error, error) {
-	dir := string(d)
-	if run.Task.Dir != "" {
-		dir = run.Task.Dir
-	}
-	return dir, func(*nestor.Result) error { return nil }, nil
-}
-
 // Execute executes a run and returns its result. When ctx ends, the agent is
 // stopped, and the result says what there is; a *nestor.Cause as the context's
 // cause is what ended it.
 func (r *Runner) Execute(ctx context.Context, run Run, host Host) nestor.Result {
 	c := newConversation(run, host)
-	dir, closeDir, err := r.opts.Workspace.Open(ctx, run)
+	place, err := r.opts.Workspace.Open(ctx, run)
 	if err != nil {
 		err = fmt.Errorf("opening the workspace: %w", err)
 	} else {
-		err = r.converse(ctx, run, dir, c)
+		c.writes = newWrites(place, c)
+		err = r.converse(ctx, run, place, c)
+		if err := c.writes.end(ctx, r.opts.Grace); err != nil {
+			r.opts.Log.Warn("what a run changed is not all on record", "run", run.ID, "error", err)
+		}
 	}
 	result := c.result(ctx, err)
-	if closeDir != nil {
-		if err := closeDir(&result); err != nil && result.Status == nestor.Success {
+	if place.Close != nil {
+		if err := place.Close(&result); err != nil && result.Status == nestor.Success {
 			result.Status = nestor.Error
 			result.Error = &nestor.Failure{Kind: nestor.Internal, Message: fmt.Sprintf("closing the workspace: %v", err)}
 		}
@@ -191,19 +182,19 @@ func (r *Runner) Execute(ctx context.Context, run Run, host Host) nestor.Result 
 
 // converse has an agent work, and returns what went wrong. If the session that it
 // should go on with is gone, it begins anew.
-func (r *Runner) converse(ctx context.Context, run Run, dir string, c *conversation) error {
+func (r *Runner) converse(ctx context.Context, run Run, place Place, c *conversation) error {
 	name := r.Provider(run.Task)
 	provider, err := r.opts.Providers.Get(name)
 	if err != nil {
 		return &nestor.Failure{Kind: nestor.Provider, Message: err.Error()}
 	}
-	err = r.talk(ctx, run, provider, dir, c)
+	err = r.talk(ctx, run, provider, place, c)
 	if run.Interrupted && errors.Is(err, agent.ErrNoSession) {
 		if err := c.progress(ctx, "session "+run.Session+" is gone: it begins anew"); err != nil {
 			return err
 		}
 		run.Session, run.Interrupted = "", false
-		err = r.talk(ctx, run, provider, dir, c)
+		err = r.talk(ctx, run, provider, place, c)
 	}
 	return err
 }
@@ -213,7 +204,7 @@ var errSilent = errors.New("no sign of life")
 
 // talk makes an agent, tells it what it is to do and hears it, until nothing is
 // left to be said to it.
-func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, dir string, c *conversation) (failure error) {
+func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, place Place, c *conversation) (failure error) {
 	schema, err := parseSchema(run.Task.Schema)
 	if err != nil {
 		return &nestor.Failure{Kind: nestor.Invalid, Message: err.Error()}
@@ -228,7 +219,7 @@ func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, dir
 		stop(errSilent)
 	})
 	defer alive.stop()
-	config, err := r.config(run, provider.Type(), dir, alive.sign, c)
+	config, err := r.config(ctx, run, provider.Type(), place, alive.sign, c)
 	if err != nil {
 		return err
 	}
@@ -238,9 +229,12 @@ func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, dir
 	}
 	defer r.shutdown(ctx, run, a, c, func() bool { return errors.Is(failure, errSilent) })
 	c.agent = a.Name()
-	m := message(run)
+	m := message(run, c.input())
 	if err := c.say(ctx, &nestor.ChatStart{Message: m.Content}, &nestor.AgentStart{Agent: a.Name(), AgentType: provider.Type()}); err != nil {
 		return err
+	}
+	if place.Context != "" {
+		m.Content += "\n\n" + place.Context
 	}
 	for asked := 0; ; {
 		if err := r.hear(ctx, work, a, m, c, alive); err != nil || c.failure != nil {
@@ -316,20 +310,38 @@ func (r *Runner) shutdown(ctx context.Context, run Run, a agent.Agent, c *conver
 const maxReminder = 4 << 10
 
 // message is what the agent is given.
-func message(run Run) agent.Message {
-	m := agent.NewMessage("nestor", run.Task.Input)
+func message(run Run, input string) agent.Message {
+	m := agent.NewMessage("nestor", input)
 	if run.Interrupted {
 		m.Content = "You were interrupted. Go on with what you were asked to do; look first at what is already done. You were asked:\n\n" +
-			strings.ToValidUTF8(run.Task.Input[:min(len(run.Task.Input), maxReminder)], "")
+			strings.ToValidUTF8(input[:min(len(input), maxReminder)], "")
 	}
 	return m
 }
 
+// canUse decides about a tool call.
+type canUse = func(context.Context, *claude.PermissionRequest) (claude.Decision, error)
+
+// firstAllowed lets then decide about what first, which may be nil, does not allow.
+func firstAllowed(first, then canUse) canUse {
+	if first == nil {
+		return then
+	}
+	return func(ctx context.Context, q *claude.PermissionRequest) (claude.Decision, error) {
+		if d, err := first(ctx, q); err == nil {
+			if _, ok := d.(claude.Allow); ok {
+				return d, nil
+			}
+		}
+		return then(ctx, q)
+	}
+}
+
 // config makes the agent's config of a task.
-func (r *Runner) config(run Run, provider, dir string, alive func(), talk *conversation) (agent.Config, error) {
+func (r *Runner) config(ctx context.Context, run Run, provider string, place Place, alive func(), talk *conversation) (agent.Config, error) {
 	t := run.Task
 	c := agent.Config{
-		Name: t.Agent, Provider: provider, Model: t.Model, Dir: dir, Schema: t.Schema, Env: run.Env, Resume: run.Session,
+		Name: t.Agent, Provider: provider, Model: t.Model, Dir: place.Dir, Files: place.Write, Schema: t.Schema, Env: slices.Concat(run.Env, place.Env), Resume: run.Session,
 		Limits:  agent.Limits{MaxTurns: t.Limits.Turns, MaxBudgetUSD: t.Limits.BudgetUSD},
 		OnFrame: alive, SettingSources: r.opts.Settings,
 		MCPServers: run.Servers, Approved: run.Approved, DeniedTools: run.Denied,
@@ -339,20 +351,25 @@ func (r *Runner) config(run Run, provider, dir string, alive func(), talk *conve
 	if c.Name == "" {
 		c.Name = "agent"
 	}
+	var rights Rights
 	if r.opts.Policy != nil {
-		rights, err := r.opts.Policy.Rights(run, dir)
-		if err != nil {
+		var err error
+		if rights, err = r.opts.Policy.Rights(run, place); err != nil {
 			return c, &nestor.Failure{Kind: nestor.Refused, Message: err.Error()}
 		}
-		c.AllowedTools, c.PermissionMode = rights.Tools, rights.Mode
+		c.AllowedTools, c.PermissionMode, c.ReadDirs = rights.Tools, rights.Mode, rights.Read
 		c.CanUseTool, c.Hooks, c.Wrap = rights.Ask.CanUseTool, rights.Ask.Hooks, rights.Wrap
-		c.Env = append(slices.Clip(c.Env), rights.Env...)
-		if c.CanUseTool == nil && run.Ask != nil {
-			c.CanUseTool = talk.person(run.Ask)
+		c.Env, c.BaseEnv = append(slices.Clip(c.Env), rights.Env...), rights.BaseEnv
+		if run.Ask != nil {
+			c.CanUseTool = firstAllowed(c.CanUseTool, talk.person(run.Ask))
 		}
 		if rights.Decide != nil {
 			c.Hooks.PreToolUse = append([]claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{talk.gate(rights.Decide, run.Ask != nil)}, c.Hooks.PreToolUse...)
 		}
 	}
-	return c, nil
+	if place.Watch != nil {
+		c.Hooks.PreToolUse = append(slices.Clip(c.Hooks.PreToolUse), talk.writes.hook())
+	}
+	err := r.brief(ctx, run, place.Dir, rights, &c, talk)
+	return c, err
 }

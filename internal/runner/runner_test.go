@@ -175,7 +175,9 @@ func (s stage) execute(t *testing.T, task nestor.Task) (nestor.Result, *records)
 // list is a policy that approves some tools.
 type list []string
 
-func (l list) Rights(runner.Run, string) (runner.Rights, error) { return runner.Rights{Tools: l}, nil }
+func (l list) Rights(runner.Run, runner.Place) (runner.Rights, error) {
+	return runner.Rights{Tools: l}, nil
+}
 
 func TestTextAndTools(t *testing.T) {
 	both(t, `
@@ -187,7 +189,7 @@ rules:
 		if r.Status != nestor.Success || r.Output != "It is done." || r.Turns != 2 || r.Session == "" || r.Usage.Output == 0 || r.CostUSD == 0 || r.Error != nil {
 			t.Errorf("the result is %+v", r)
 		}
-		want := "ChatStart AgentStart ThinkingComplete AgentComplete ToolStart ToolComplete AgentComplete ChatComplete"
+		want := "ChatStart AgentStart ThinkingComplete AgentComplete ToolStart ToolComplete WorkspaceWrite AgentComplete ChatComplete"
 		if log.story() != want {
 			t.Errorf("the story is %s", log.story())
 		}
@@ -197,6 +199,9 @@ rules:
 			}
 			if tool, ok := e.(*nestor.ToolComplete); ok && (tool.Tool != "Write" || !tool.Success) {
 				t.Errorf("the tool is %+v", tool)
+			}
+			if w, ok := e.(*nestor.WorkspaceWrite); ok && (w.Agent != "ada" || w.Path != "out.txt" || w.Action != "write") {
+				t.Errorf("what is written is %+v", w)
 			}
 		}
 		if data, err := os.ReadFile(filepath.Join(s.dir, "out.txt")); err != nil || string(data) != "hello" {

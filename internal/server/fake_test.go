@@ -193,6 +193,26 @@ func (d *daemon) Changes(_ context.Context, id nestor.ID) ([]byte, error) {
 	return []byte("an archive"), err
 }
 
+func (d *daemon) Diff(_ context.Context, id nestor.ID) (api.Diff, error) {
+	return api.Diff{Files: []api.FileDiff{{Path: "a.go", Action: "edit"}}, Patch: "+x"}, d.begin("diff %s", id)
+}
+
+func (d *daemon) Workspaces(context.Context) ([]api.Space, error) {
+	return []api.Space{{Kind: "worktree", Work: "commits"}}, d.begin("workspaces")
+}
+
+func (d *daemon) CollectWorkspaces(_ context.Context, c api.Collection) ([]api.Space, error) {
+	return nil, d.begin("collect %v %d %v", c.Age, c.Size, c.Force)
+}
+
+func (d *daemon) EndWorkspace(_ context.Context, id nestor.ID, e api.Ending) (api.Workspace, error) {
+	return api.Workspace{End: e.End, Why: "why"}, d.begin("end %s %s", id, e.End)
+}
+
+func (d *daemon) ApproveWorkspace(_ context.Context, id nestor.ID, a api.Approval) (api.Workspace, error) {
+	return api.Workspace{End: "merge"}, d.begin("approve %s %s %s", id, a.By, a.Reason)
+}
+
 func (d *daemon) Info(context.Context) (api.Info, error) {
 	return api.Info{Version: "v1", PID: 7, Slots: 5}, d.begin("info")
 }

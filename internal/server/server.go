@@ -40,6 +40,12 @@ type Backend interface {
 	Backup(ctx context.Context, path string) error
 	// Changes returns the archive of the files that a run changed elsewhere.
 	Changes(context.Context, nestor.ID) ([]byte, error)
+	// Diff returns what a run changed here.
+	Diff(context.Context, nestor.ID) (api.Diff, error)
+	Workspaces(context.Context) ([]api.Space, error)
+	CollectWorkspaces(context.Context, api.Collection) ([]api.Space, error)
+	EndWorkspace(context.Context, nestor.ID, api.Ending) (api.Workspace, error)
+	ApproveWorkspace(context.Context, nestor.ID, api.Approval) (api.Workspace, error)
 	Info(context.Context) (api.Info, error)
 	// Events yields events in order. An error is the last thing yielded;
 	// when ctx ends, it ends.

@@ -57,6 +57,17 @@ func (sp *Space) Close(ctx context.Context, end End) (Outcome, error) {
 	return out, nil
 }
 
+// Leave lets go of the folder of a run that is not over: all stays as it is, and
+// Open gives it to the run again. The space cannot be used any more.
+func (sp *Space) Leave() error {
+	if sp.lock == nil {
+		return errClosed
+	}
+	err := sp.lock.Close()
+	sp.lock = nil
+	return err
+}
+
 func (sp *Space) close(ctx context.Context, end End) (Outcome, error) {
 	project, err := sp.spaces.project()
 	if err != nil {

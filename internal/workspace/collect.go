@@ -27,6 +27,8 @@ type Info struct {
 	InUse  bool      // somebody has it open
 	Closed bool      // its run is over
 	Work   string    // what would be lost with it, in words; empty if nothing would
+	// Approved is who has approved the work; nil means nobody.
+	Approved *Approval
 }
 
 // Policy says what is collected. The zero Policy collects nothing but what is left
@@ -103,7 +105,7 @@ func (s *Spaces) examine(ctx context.Context, project string, run nestor.ID, rec
 	home, top := homeOf(project, run), worktreeOf(project, run)
 	info := Info{
 		Run: run, Root: rec.Root, Kind: rec.Kind, Dir: rec.Dir, Branch: rec.Branch, Made: rec.Made, Used: rec.Used,
-		InUse: inUse, Closed: rec.State == kept, Size: sizeOf(home) + sizeOf(top),
+		Approved: rec.Approved, InUse: inUse, Closed: rec.State == kept, Size: sizeOf(home) + sizeOf(top),
 	}
 	if !known {
 		info.Kind, info.Dir, info.Made, info.Used = Worktree, top, run.Time(), run.Time()

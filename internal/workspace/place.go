@@ -135,6 +135,21 @@ func plainDir(project, dir string) (string, error) {
 	return real, inProject(project, real)
 }
 
+// placeIn returns where in the project a folder is.
+func placeIn(project, dir string) (string, error) {
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(project, dir)
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err == nil {
+		err = inProject(project, real)
+	}
+	if err != nil {
+		return "", err
+	}
+	return filepath.Rel(project, real)
+}
+
 // readState returns what is in STATE.md of a swarm, and its name. It is empty if
 // there is none.
 func readState(project, swarm string) (text, name string, err error) {
@@ -148,10 +163,12 @@ func readState(project, swarm string) (text, name string, err error) {
 	defer root.Close()
 	local := path.Join("swarms", swarm, "STATE.md")
 	name = filepath.Join(project, filepath.FromSlash(local))
-	f, err := openFile(root, local)
-	if errors.Is(err, fs.ErrNotExist) {
+	if info, err := root.Lstat(local); errors.Is(err, fs.ErrNotExist) {
 		return "", name, nil
+	} else if err == nil && !info.Mode().IsRegular() { // what it led to could be written
+		return "", "", fmt.Errorf("reading the state of swarm %s: %s is no file: put one there", swarm, local)
 	}
+	f, err := openFile(root, local)
 	if err != nil {
 		return "", "", fmt.Errorf("reading the state of swarm %s: %w", swarm, err)
 	}
@@ -165,4 +182,25 @@ func readState(project, swarm string) (text, name string, err error) {
 	}
 	text = strings.TrimRightFunc(string(content[:maxState]), func(r rune) bool { return r == utf8.RuneError })
 	return fmt.Sprintf("%s\n\n(The rest of %s is left out: it is longer than %d bytes.)\n", strings.ToValidUTF8(text, "\ufffd"), local, maxState), name, nil
+}
+
+// MakeState makes the STATE.md of the run's swarm, empty, if it has none.
+func (sp *Space) MakeState() error {
+	project, err := sp.spaces.project()
+	if err != nil || sp.StateFile == "" {
+		return err
+	}
+	root, err := os.OpenRoot(project)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(filepath.Join("swarms", sp.rec.Swarm, "STATE.md"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("making the state of swarm %s: %w", sp.rec.Swarm, err)
+	}
+	return f.Close()
 }

@@ -41,11 +41,12 @@ type record struct {
 	NoStart string `json:"no_start,omitempty"` // why there is none
 
 	// Of worktrees.
-	From    string `json:"from,omitempty"` // the folder whose checkout it is made of
-	Top     string `json:"top,omitempty"`  // the worktree's folder; Dir is it, or in it
-	Branch  string `json:"branch,omitempty"`
-	Base    string `json:"base,omitempty"`     // the commit where it began
-	BaseRef string `json:"base_ref,omitempty"` // refs/heads/… that it is merged into; empty if the base is no branch
+	Approved *Approval `json:"approved,omitempty"` // nil means by nobody
+	From     string    `json:"from,omitempty"`     // the folder whose checkout it is made of
+	Top      string    `json:"top,omitempty"`      // the worktree's folder; Dir is it, or in it
+	Branch   string    `json:"branch,omitempty"`
+	Base     string    `json:"base,omitempty"`     // the commit where it began
+	BaseRef  string    `json:"base_ref,omitempty"` // refs/heads/… that it is merged into; empty if the base is no branch
 }
 
 func homeOf(project string, run nestor.ID) string {

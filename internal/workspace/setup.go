@@ -27,7 +27,7 @@ func (sp *Space) copyFiles(ctx context.Context) error {
 		return err
 	}
 	defer from.Close()
-	to, err := os.OpenRoot(sp.rec.Dir)
+	to, err := os.OpenRoot(filepath.Join(sp.rec.Top, sp.repo.sub))
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (sp *Space) setup(ctx context.Context) error {
 		}
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir = sp.rec.Dir
+	cmd.Dir = filepath.Join(sp.rec.Top, sp.repo.sub)
 	for _, entry := range os.Environ() {
 		if !isOurs(entry) {
 			cmd.Env = append(cmd.Env, entry)

@@ -71,7 +71,7 @@ type Request struct {
 	Root  nestor.ID
 	Slug  string // what it is about, for people; anything may be in it
 	Swarm string // the swarm it belongs to; empty means none
-	Dir   string // for Plain: absolute, or inside the project; empty means the project
+	Dir   string // for Plain: absolute, or inside the project; for Worktree: where in the project; empty means the project
 	Kind  Kind   // empty chooses: see [Spaces.Open]
 }
 
@@ -79,6 +79,7 @@ type Request struct {
 // called at once, but for Watch, Diff and Watcher.
 type Space struct {
 	Dir       string   // where the run works, absolute
+	Below     string   // where that is in a worktree, with slashes; empty means that it is all of it
 	Kind      Kind     // what it got
 	Branch    string   // of a worktree, such as nestor/0199…-fix-the-test
 	Env       []string // for its processes: NESTOR_PORT_BASE, NESTOR_PORT_COUNT
@@ -91,6 +92,45 @@ type Space struct {
 	lock   *os.File    // nobody else has this run
 	repo   *repository // of a worktree
 	shadow *shadow     // nil if there is no git
+}
+
+// Repository is what git in a worktree uses outside of it.
+type Repository struct {
+	Dir   string   // of the repository; all of it is read
+	Write []string // in it, what is written when work is committed to the run's branch
+}
+
+// Repository returns the repository of a worktree. What is written is made if it
+// is missing. It is zero for other kinds.
+func (sp *Space) Repository() (Repository, error) {
+	if sp.repo == nil {
+		return Repository{}, nil
+	}
+	r := Repository{Dir: sp.repo.common}
+	for _, dir := range []string{"objects", "refs/heads/nestor", "logs/refs/heads/nestor", "worktrees/" + string(sp.rec.Run)} {
+		dir = filepath.Join(sp.repo.common, filepath.FromSlash(dir))
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return Repository{}, err
+		}
+		r.Write = append(r.Write, dir)
+	}
+	return r, nil
+}
+
+// Approval says who finds the work of a run good.
+type Approval struct {
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+	Time   time.Time `json:"time"`
+}
+
+// Approved returns who has approved the run's work; nil means nobody.
+func (sp *Space) Approved() *Approval { return sp.rec.Approved }
+
+// Approve takes note that somebody finds the run's work good; nil takes it back.
+func (sp *Space) Approve(a *Approval) error {
+	sp.rec.Approved = a
+	return sp.rec.write(sp.home)
 }
 
 // InUseError says that a run has its folder open already.
@@ -120,6 +160,27 @@ func (s *Spaces) Open(ctx context.Context, q Request) (*Space, error) {
 		return nil, fmt.Errorf("opening the workspace of run %.60s: %w", q.Run, err)
 	}
 	return sp, nil
+}
+
+// ErrNoSpace says that nothing is there of a run.
+var ErrNoSpace = errors.New("nothing is there of its workspace")
+
+// Reopen opens the folder of a run that has one. If nothing is there of it any
+// more, it fails with [ErrNoSpace].
+func (s *Spaces) Reopen(ctx context.Context, run nestor.ID) (*Space, error) {
+	if _, err := nestor.ParseID(string(run)); err != nil {
+		return nil, err
+	}
+	project, err := s.project()
+	if err != nil {
+		return nil, err
+	}
+	if rec, known, err := readRecord(homeOf(project, run)); err != nil {
+		return nil, err
+	} else if !known || rec.State == opening || rec.State == dropping {
+		return nil, fmt.Errorf("run %s: %w", run, ErrNoSpace)
+	}
+	return s.Open(ctx, Request{Run: run})
 }
 
 func (s *Spaces) open(ctx context.Context, q Request) (_ *Space, err error) {
@@ -176,6 +237,9 @@ func (s *Spaces) open(ctx context.Context, q Request) (_ *Space, err error) {
 		return nil, errors.Join(err, s.release(ctx, sp.home))
 	}
 	sp.Dir, sp.Kind, sp.Branch = sp.rec.Dir, sp.rec.Kind, sp.rec.Branch
+	if rel, err := filepath.Rel(sp.rec.Top, sp.rec.Dir); err == nil && sp.rec.Top != "" && rel != "." {
+		sp.Below = filepath.ToSlash(rel)
+	}
 	return sp, nil
 }
 
@@ -236,7 +300,15 @@ func (s *Spaces) choose(ctx context.Context, project string, known bool, q Reque
 		}
 		rec.Dir = from
 	case Worktree:
+		below := "."
+		if q.Swarm == "" && q.Dir != "" {
+			var err error
+			if below, err = placeIn(project, q.Dir); err != nil {
+				return record{}, err
+			}
+		}
 		err := s.chooseWorktree(ctx, project, from, known, &rec)
+		rec.Dir = filepath.Join(rec.Dir, below)
 		return rec, err
 	default:
 		return record{}, fmt.Errorf("kind %.40q: want %s, %s or %s", q.Kind, Plain, Swarm, Worktree)

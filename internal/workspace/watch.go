@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -42,15 +44,19 @@ func (sp *Space) Watch(ctx context.Context, report func(Write)) error {
 
 // Watcher looks at the run's folder, and returns what sees all changes from then
 // on. It has to be run or closed.
-func (sp *Space) Watcher(ctx context.Context) (*Watcher, error) {
-	w, err := newWatcher(sp.Dir)
+func (sp *Space) Watcher(ctx context.Context) (*Watcher, error) { return NewWatcher(ctx, sp.Dir) }
+
+// NewWatcher looks at a folder, and returns what sees all changes from then on. It
+// has to be run or closed.
+func NewWatcher(ctx context.Context, dir string) (*Watcher, error) {
+	w, err := newWatcher(dir)
 	if err == nil {
 		if err = w.first(ctx); err != nil {
 			w.Close()
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("watching %s: %w", sp.Dir, err)
+		return nil, fmt.Errorf("watching %s: %w", dir, err)
 	}
 	return w, nil
 }
@@ -63,14 +69,17 @@ type Watcher struct {
 	notify *fsnotify.Watcher // nil if the operating system gives none
 	add    func(dir string) error
 	every  time.Duration
+	fence  string             // a folder of its own that is watched too; empty if there is none
+	syncs  chan chan struct{} // sent by Sync, received by Run, which closes what it got
 
 	// Run's alone.
 	known map[string]map[string]stamp // by folder and name
 	count int
-	blind bool            // some folder is not told about: all is looked at from time to time
-	all   bool            // events were lost: all is looked at next time
-	dirty map[string]bool // what events were about
-	out   func(Write)     // nil while the folder is looked at for the first time
+	blind bool                     // some folder is not told about: all is looked at from time to time
+	all   bool                     // events were lost: all is looked at next time
+	dirty map[string]bool          // what events were about
+	marks map[string]chan struct{} // who waits, by the name of what is put into the fence
+	out   func(Write)              // nil while the folder is looked at for the first time
 }
 
 // stamp is what tells that a file is not what it was.
@@ -86,7 +95,7 @@ func newWatcher(dir string) (*Watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Watcher{dir: dir, root: root, every: watchEvery, known: map[string]map[string]stamp{}, dirty: map[string]bool{}}
+	w := &Watcher{dir: dir, root: root, every: watchEvery, known: map[string]map[string]stamp{}, dirty: map[string]bool{}, marks: map[string]chan struct{}{}, syncs: make(chan chan struct{})}
 	w.notify, err = fsnotify.NewWatcher()
 	if err != nil {
 		w.notify, w.blind = nil, true
@@ -94,8 +103,18 @@ func newWatcher(dir string) (*Watcher, error) {
 		return w, nil
 	}
 	w.add = w.notify.Add
+	if runtime.GOOS == "linux" { // where events come in the order of the changes
+		if w.fence, err = os.MkdirTemp("", fencePrefix); err == nil && w.add(w.fence) != nil {
+			os.Remove(w.fence)
+			w.fence = ""
+		}
+	}
 	return w, nil
 }
+
+// fencePrefix is how the names of the folders begin by which watchers know that
+// they have seen all.
+const fencePrefix = "nestor-watch-"
 
 func (w *Watcher) first(ctx context.Context) error { return w.scan(ctx, ".") }
 
@@ -104,6 +123,9 @@ func (w *Watcher) Close() error {
 	err := w.root.Close()
 	if w.notify != nil {
 		err = errors.Join(err, w.notify.Close())
+	}
+	if w.fence != "" {
+		err = errors.Join(err, os.RemoveAll(w.fence))
 	}
 	return err
 }
@@ -120,6 +142,23 @@ func (w *Watcher) Run(ctx context.Context, report func(Write)) error {
 		return fmt.Errorf("watching %s: %w", w.dir, err)
 	}
 	return nil
+}
+
+// Sync waits until Run has reported all that was changed before it was called. It
+// may be called from any goroutine; it fails if ctx ends first.
+func (w *Watcher) Sync(ctx context.Context) error {
+	done := make(chan struct{})
+	select {
+	case w.syncs <- done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (w *Watcher) run(ctx context.Context) error {
@@ -143,14 +182,31 @@ func (w *Watcher) run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return w.scan(context.WithoutCancel(ctx), ".")
+			return w.last(context.WithoutCancel(ctx), events, errs)
 		case e, ok := <-events:
 			if !ok {
 				return errors.New("the watcher was closed")
 			}
-			if name, ok := w.local(e.Name); ok {
+			if done := w.marks[e.Name]; done != nil {
+				delete(w.marks, e.Name)
+				err := w.flush(ctx)
+				close(done)
+				if err != nil && ctx.Err() == nil {
+					return err
+				}
+			} else if name, ok := w.local(e.Name); ok {
 				w.dirty[name] = true
 				wait()
+			}
+		case done := <-w.syncs:
+			if mark := filepath.Join(w.fence, rand.Text()); w.fence != "" && !w.blind && !w.all && os.WriteFile(mark, nil, 0o600) == nil {
+				w.marks[mark] = done
+				continue
+			}
+			err := w.scan(ctx, ".")
+			close(done)
+			if err != nil && ctx.Err() == nil {
+				return err
 			}
 		case err, ok := <-errs:
 			if !ok {
@@ -177,6 +233,35 @@ func (w *Watcher) run(ctx context.Context) error {
 	}
 }
 
+// last sees what was changed before it is called: by what the system tells up to a
+// change of our own, or by looking at all, which takes longer.
+func (w *Watcher) last(ctx context.Context, events <-chan fsnotify.Event, errs <-chan error) error {
+	mark := filepath.Join(w.fence, "end")
+	if w.fence == "" || w.blind || w.all || os.WriteFile(mark, nil, 0o600) != nil {
+		return w.scan(ctx, ".")
+	}
+	late := time.NewTimer(watchEvery)
+	defer late.Stop()
+	for {
+		select {
+		case e, ok := <-events:
+			if ok && e.Name == mark {
+				return w.flush(ctx)
+			}
+			if name, ours := w.local(e.Name); ok && ours {
+				w.dirty[name] = true
+				continue
+			}
+			if ok {
+				continue
+			}
+		case <-errs:
+		case <-late.C:
+		}
+		return w.scan(ctx, ".")
+	}
+}
+
 // local returns the relative path of what an event is about, if it is ours to see.
 func (w *Watcher) local(file string) (string, bool) {
 	name, err := filepath.Rel(w.dir, file)
@@ -184,7 +269,7 @@ func (w *Watcher) local(file string) (string, bool) {
 		return "", false
 	}
 	name = filepath.ToSlash(name)
-	return name, !holdsPrivate(name)
+	return name, !holdsPrivate(name) && !strings.HasPrefix(path.Base(name), fencePrefix)
 }
 
 // flush looks at what events were about.
@@ -273,7 +358,7 @@ func (w *Watcher) scan(ctx context.Context, dir string) error {
 	}
 	names := map[string]bool{}
 	for _, d := range list {
-		if !isPrivate(d.Name()) {
+		if !isPrivate(d.Name()) && !strings.HasPrefix(d.Name(), fencePrefix) {
 			names[d.Name()] = true
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -231,5 +232,46 @@ func TestWatchSpace(t *testing.T) {
 	}
 	if err := sp.Watch(t.Context(), func(Write) {}); err == nil {
 		t.Error("a folder that is gone was watched")
+	}
+}
+
+// After Sync all is reported that was changed before, also what is gone at once.
+func TestSyncReportsAllBefore(t *testing.T) {
+	dir := t.TempDir()
+	w, err := NewWatcher(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var seen []string
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- w.Run(ctx, func(w Write) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen = append(seen, w.Action+" "+w.Path)
+		})
+	}()
+	var want []string
+	for i := range 20 {
+		name := fmt.Sprintf("sub%d/file.txt", i)
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, filepath.Dir(name)), 0o700), os.WriteFile(filepath.Join(dir, name), nil, 0o600), w.Sync(t.Context()),
+			os.Remove(filepath.Join(dir, name)), w.Sync(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, "write "+name, "remove "+name)
+		mu.Lock()
+		if !slices.Equal(seen, want) {
+			t.Fatalf("seen are %q, want %q", seen, want)
+		}
+		mu.Unlock()
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if err := w.Sync(ctx); err == nil {
+		t.Error("it is synced though nobody runs it")
 	}
 }

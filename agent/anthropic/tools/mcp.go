@@ -21,8 +21,9 @@ import (
 
 // ServersOptions change how MCP servers are reached. The zero value is useful.
 type ServersOptions struct {
-	Dir string   // where stdio servers start; empty means the current directory
-	Env []string // K=V, for stdio servers, over what Options.Env is over; a server's own Env wins
+	Dir     string   // where stdio servers start; empty means the current directory
+	Env     []string // K=V, for stdio servers, over what Options.Env is over; a server's own Env wins
+	BaseEnv []string // see Options
 
 	// Command prepares the command of a stdio server, as in Options. Nil means
 	// exec.Command.

@@ -44,7 +44,7 @@ func (s *Servers) startProgram(config agent.MCPServer) (*program, error) {
 		own = append(own[:len(own):len(own)], key+"="+value)
 	}
 	p.cmd = s.opts.Command(config.Command, config.Args...)
-	p.cmd.Dir, p.cmd.Env = dir, environ(own, dir, s.mark)
+	p.cmd.Dir, p.cmd.Env = dir, environ(s.opts.BaseEnv, own, dir, s.mark)
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirIn, theirOut, p.stderr
 	p.cmd.WaitDelay = grace // what it started may hold its standard error
 	setAttributes(p.cmd)

@@ -19,6 +19,7 @@ type folder struct {
 	path  string      // absolute, and through all symlinks
 	info  fs.FileInfo // of the folder that it is, whatever is at path later
 	write bool
+	only  string // the name of the only file in it that may be used; empty means all
 }
 
 func findFolder(name string, write bool) (*folder, error) {

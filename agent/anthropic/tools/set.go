@@ -17,13 +17,17 @@ import (
 
 // Options say what a [Set] may touch. Only Dir is required.
 type Options struct {
-	Dir  string   // where the agent works, and may read and write
-	Dirs []string // more folders that it may read and write
+	Dir      string   // where the agent works, and may read and write
+	Dirs     []string // more folders that it may read and write
+	ReadDirs []string // more folders that it may read alone
+	Files    []string // files elsewhere that it may read and write, which need not exist; their folders do
 
-	// Env is added to the environment of commands, as K=V. They inherit that of
-	// this process, except for what belongs to this process alone: variables
-	// whose names begin with ANTHROPIC_, CLAUDE or NESTOR_, and AI_AGENT.
-	Env []string
+	// Env is added to the environment of commands, as K=V. They inherit BaseEnv, or
+	// if that is nil the environment of this process, except for what belongs to
+	// this process alone: variables whose names begin with ANTHROPIC_, CLAUDE or
+	// NESTOR_, and AI_AGENT.
+	Env     []string
+	BaseEnv []string
 
 	// Command prepares a command. Nil means exec.Command. Folder, environment,
 	// output and process attributes are set on what it returns; what it sets in
@@ -118,6 +122,21 @@ func New(opts Options) (*Set, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tools: opening folder %s: %w", name, err)
 		}
+		s.folders = append(s.folders, f)
+	}
+	for _, name := range opts.ReadDirs {
+		f, err := findFolder(name, false)
+		if err != nil {
+			return nil, fmt.Errorf("tools: opening folder %s: %w", name, err)
+		}
+		s.folders = append(s.folders, f)
+	}
+	for _, name := range opts.Files {
+		f, err := findFolder(filepath.Dir(name), true)
+		if err != nil {
+			return nil, fmt.Errorf("tools: opening the folder of %s: %w", name, err)
+		}
+		f.only = filepath.Base(name)
 		s.folders = append(s.folders, f)
 	}
 	s.cwd = s.folders[0].path
@@ -279,7 +298,7 @@ func (s *Set) shown(path string) string {
 func (s *Set) folderNames() string {
 	var names []string
 	for _, f := range s.folders {
-		names = append(names, f.path)
+		names = append(names, filepath.Join(f.path, f.only))
 	}
 	return strings.Join(names, ", ")
 }
@@ -305,7 +324,7 @@ func (s *Set) deepest(path string) (in *folder, rel string) {
 	s.mu.Unlock()
 	slices.SortFunc(all, func(a, b *folder) int { return cmp.Compare(len(b.path), len(a.path)) })
 	for _, f := range all {
-		if rel, ok := below(f.path, path); ok {
+		if rel, ok := below(f.path, path); ok && (f.only == "" || rel == f.only) {
 			return f, rel
 		}
 	}

@@ -193,13 +193,16 @@ func (s *Set) task(id string) (*task, error) {
 }
 
 // environ returns the environment of a command that runs in dir.
-func (s *Set) environ(dir string) []string { return environ(s.opts.Env, dir, s.mark) }
+func (s *Set) environ(dir string) []string { return environ(s.opts.BaseEnv, s.opts.Env, dir, s.mark) }
 
 // environ returns what is inherited, without what belongs to this process
 // alone, with own added.
-func environ(own []string, dir, mark string) []string {
+func environ(base, own []string, dir, mark string) []string {
+	if base == nil {
+		base = os.Environ()
+	}
 	var env []string
-	for _, kv := range os.Environ() {
+	for _, kv := range base {
 		if !private(kv) {
 			env = append(env, kv)
 		}

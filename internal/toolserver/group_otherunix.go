@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package toolserver
+
+import "syscall"
+
+func dieWithParent(*syscall.SysProcAttr) {}
