@@ -41,6 +41,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if file := os.Getenv(attackVariable); file != "" {
+		if err := playAttacker(file); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if text := os.Getenv(remoteVariable); text != "" {
 		if err := playMachine(text); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -154,8 +154,8 @@ func linesOf(name string) []string {
 	return slices.Collect(strings.FieldsFuncSeq(strings.ToValidUTF8(string(text), "\ufffd"), func(r rune) bool { return r == '\n' }))
 }
 
-// bounds returns the policy of the role that a task, or else the config, names;
-// nil if none is named.
+// bounds returns the policy of the role that a task, or else the config, names,
+// within those of the runs above it; nil if none is named.
 func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permission.Policy, error) {
 	name := p.role
 	if o.Role != "" {
@@ -172,20 +172,21 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 	place := permission.Place{
 		Workspace: dir, Project: project, Logs: filepath.Join(p.home, "logs"), SwarmDev: t.Swarm == "swarm_dev",
 	}
-	if name == "" {
-		return meetRoles(nil, o, place, p.roles)
+	var own *permission.Policy
+	if name != "" {
+		role, err := p.roles.For(name, place)
+		if err != nil {
+			return nil, err
+		}
+		own = &role
 	}
-	role, err := p.roles.For(name, place)
-	if err != nil {
+	if own, err = p.narrowed(own, o.Above); err != nil {
 		return nil, err
 	}
-	if o.Tools != nil {
-		role.Tools = o.Tools
+	if own != nil && o.Tools != nil {
+		own.Tools = o.Tools
 	}
-	if role, err = p.narrowed(role, o.Above); err != nil {
-		return nil, err
-	}
-	return meetRoles(&role, o, place, p.roles)
+	return meetRoles(own, o, place, p.roles)
 }
 
 // allowFiles allows edits of these files, which are not where the run works.
