@@ -39,6 +39,7 @@ type TaskOptions struct {
 	Graph     *nestor.Graph    `json:"graph,omitempty"`
 	Fresh     bool             `json:"fresh,omitempty"`
 	Workspace WorkspaceOptions `json:"workspace,omitzero"` // what it works in
+	Resources Resources        `json:"resources,omitzero"` // of the machine that its processes may use together
 	// Subdir is the task's folder as its place in the project, with slashes, for
 	// workers on other machines. The daemon sets it; empty means that the task
 	// names no folder, or one outside of the project.
@@ -63,11 +64,12 @@ type TaskOptions struct {
 // AgentOptions are what the definition of an agent adds to its task, besides what
 // the task says itself then.
 type AgentOptions struct {
-	Definition string   `json:"definition"`         // a reference to it, as it was when the task was submitted
-	Hash       string   `json:"hash"`               // of its source
-	Role       string   `json:"role,omitempty"`     // that bounds the run besides that of its options; empty means none
-	Servers    []string `json:"servers,omitempty"`  // names of the MCP servers that it brings
-	Delegates  []string `json:"delegates,omitzero"` // agents that it may start; nil means any
+	Definition string   `json:"definition"`           // a reference to it, as it was when the task was submitted
+	Hash       string   `json:"hash"`                 // of its source
+	Role       string   `json:"role,omitempty"`       // that bounds the run besides that of its options; empty means none
+	Servers    []string `json:"servers,omitempty"`    // names of the MCP servers that it brings
+	Delegates  []string `json:"delegates,omitzero"`   // agents that it may start; nil means any
+	Delegation string   `json:"delegation,omitempty"` // pool or cli; empty means pool
 }
 
 // Bounds are what a run may do, for those below it.
@@ -83,6 +85,15 @@ const (
 	DelegationPool = "pool"
 	DelegationCLI  = "cli"
 )
+
+// Resources bound what processes use of a machine, each command of provider api
+// with all that it starts, and all of provider sdk's CLI. Zero means as the config
+// says.
+type Resources struct {
+	Memory    int64         `json:"memory,omitempty"`    // bytes
+	Processes int           `json:"processes,omitempty"` // at once
+	CPU       time.Duration `json:"cpu,omitempty"`       // processor time
+}
 
 // ParseTaskOptions reads the Data of a task. It fails if there is something in it
 // that nobody would read.
@@ -111,6 +122,9 @@ func ParseTaskOptions(data json.RawMessage) (TaskOptions, error) {
 	}
 	if o.Subdir != "" && !fs.ValidPath(o.Subdir) {
 		return TaskOptions{}, fmt.Errorf("data of the task: subdir %.200q: want a path in the project, such as docs/guide", o.Subdir)
+	}
+	if o.Resources.Memory < 0 || o.Resources.Processes < 0 || o.Resources.CPU < 0 {
+		return TaskOptions{}, fmt.Errorf("data of the task: resources %+v: none may be negative", o.Resources)
 	}
 	switch o.Workspace.Kind {
 	case "", "plain", "swarm", "worktree":

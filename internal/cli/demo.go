@@ -117,7 +117,7 @@ func runDemo(cmd *cobra.Command, dir string, opts demoOptions) error {
 		fmt.Fprintf(out, "A demo in %s (seed %d): the model's words come from a script, the rest is real.\n\n", dir, opts.seed)
 	}
 	opts.dir = project
-	f := &following{opts: opts.runOptions, daemon: d, task: task, prompt: task.Input, stdout: out, stderr: cmd.ErrOrStderr()}
+	f := newFollowing(cmd, opts.runOptions, d, task)
 	if err := f.run(cmd.Context()); err != nil || !talk {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/dfaf701a/nestor/internal/sandbox"
 	"github.com/dfaf701a/nestor/internal/server"
 	"github.com/dfaf701a/nestor/internal/spawn"
+	"github.com/dfaf701a/nestor/internal/workspace"
 )
 
 // attempt names an attempt of a run.
@@ -66,7 +67,11 @@ func (w *worker) enter(x *engine.Execution, h *host, r *runner.Run) error {
 	delegates := w.delegates(run, options) == nil
 	r.Servers = map[string]agent.MCPServer{spawn.ServerName: {Server: spawn.NewServer(m.run, delegates)}}
 	r.Approved = spawn.Tools(delegates)
-	if cmp.Or(options.Delegation, w.opts.Delegation, api.DelegationPool) == api.DelegationPool {
+	delegation := cmp.Or(options.Delegation, w.opts.Delegation, api.DelegationPool)
+	if options.Agent != nil {
+		delegation = cmp.Or(options.Agent.Delegation, delegation)
+	}
+	if delegation == api.DelegationPool {
 		r.Denied = []string{"Task", "Agent"} // the tool has either name, by the version
 	}
 	if w.folders != nil {
@@ -163,10 +168,14 @@ func (w *worker) childTask(ctx context.Context, parent plan.Run, s api.Spawn) (n
 	}
 	above := parent.Task
 	above.Dir, above.Provider = cmp.Or(above.Dir, w.dir), w.runner.Provider(above)
+	kind := w.beside(parent.ID, &above.Dir)
 	t, err := spawn.Narrow(above, api.TaskOptions{
 		Tools: w.policy.tools, PermissionMode: cmp.Or(w.policy.mode, "acceptEdits"), Role: w.policy.role, Sandbox: string(w.policy.level),
 	}, s)
 	if err != nil {
+		return t, err
+	}
+	if t.Data, err = inWorkspace(t.Data, kind); err != nil {
 		return t, err
 	}
 	if name, tier := w.opts.Models[t.Model]; tier {
@@ -181,6 +190,9 @@ func (w *worker) childTask(ctx context.Context, parent plan.Run, s api.Spawn) (n
 	if err != nil {
 		return t, invalid(err)
 	}
+	if t.Swarm != above.Swarm && above.Dir != w.dir {
+		return t, &api.Problem{Status: 403, Detail: fmt.Sprintf("agent %.60q works for swarm %s, in a folder that is not in that of its parent, %s", s.Agent, t.Swarm, above.Dir)}
+	}
 	if err := t.Check(); err != nil {
 		return t, invalid(fmt.Errorf("task: %w", err))
 	}
@@ -193,8 +205,39 @@ func (w *worker) childTask(ctx context.Context, parent plan.Run, s api.Spawn) (n
 	return t, nil
 }
 
-// narrowed returns what a policy leaves below others.
-func (p *policy) narrowed(own permission.Policy, above []api.Bounds) (permission.Policy, error) {
+// beside sets dir to the folder that a run works in, if it is one of ours, and returns
+// the kind of workspace for those who are to work there too.
+func (w *worker) beside(run nestor.ID, dir *string) string {
+	if w.copies != nil {
+		return "" // what it started works elsewhere
+	}
+	w.spaces.mu.Lock()
+	defer w.spaces.mu.Unlock()
+	sp := w.spaces.open[run]
+	switch {
+	case sp == nil && w.spaces.opts.Kind == "", sp != nil && sp.Kind == workspace.Swarm:
+		return "" // the folder that it names, or that of its swarm
+	case sp != nil:
+		*dir = sp.Dir
+	}
+	return string(workspace.Plain)
+}
+
+// inWorkspace has a task work in a kind of workspace; empty chooses as for others.
+func inWorkspace(data json.RawMessage, kind string) (json.RawMessage, error) {
+	if kind == "" {
+		return data, nil
+	}
+	o, err := api.ParseTaskOptions(data)
+	if err != nil {
+		return nil, err
+	}
+	o.Workspace = api.WorkspaceOptions{Kind: kind}
+	return json.Marshal(o)
+}
+
+// narrowed returns what a policy leaves below others; nil means no bounds.
+func (p *policy) narrowed(own *permission.Policy, above []api.Bounds) (*permission.Policy, error) {
 	for _, b := range above {
 		if b.Role == "" {
 			continue // its tools are in those of the run
@@ -203,7 +246,10 @@ func (p *policy) narrowed(own permission.Policy, above []api.Bounds) (permission
 		if err != nil {
 			return own, err
 		}
-		own = permission.Narrow(*up, own)
+		if own != nil {
+			*up = permission.Narrow(*up, *own)
+		}
+		own = up
 	}
 	return own, nil
 }

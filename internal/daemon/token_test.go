@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
@@ -33,10 +36,10 @@ type stage struct {
 	http   *http.Client
 }
 
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T, slots int) *stage {
 	t.Helper()
 	model := scriptmodel.Start(t, leaking)
-	s := settings{Dir: place(t), URL: model.URL, Provider: "api", Slots: 10}
+	s := settings{Dir: place(t), URL: model.URL, Provider: "api", Slots: slots}
 	client, _ := serving(t, s)
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", daemon.AgentSocketPath(s.Dir))
@@ -101,7 +104,7 @@ func (s *stage) ask(method, path, body string, header ...string) (int, string) {
 // Whatever the processes of a run try with the token, or without it: they reach
 // their own subtree, and are given no more than it has.
 func TestTokenIsGoodForOneSubtree(t *testing.T) {
-	s := newStage(t)
+	s := newStage(t, 10)
 	mine, token := s.root("mine", nestor.Limits{Depth: 2, Children: 3, Descendants: 4, BudgetUSD: 1})
 	other, _ := s.root("other", nestor.Limits{})
 	child, err := s.agent(token).Spawn(t.Context(), api.Spawn{Task: "child", Name: "kid", Background: true})
@@ -250,7 +253,7 @@ func TestTokenIsGoodForOneSubtree(t *testing.T) {
 }
 
 func TestWhatATokenIsFor(t *testing.T) {
-	s := newStage(t)
+	s := newStage(t, 10)
 	_, token := s.root("mine", nestor.Limits{})
 	a := s.agent(token)
 	got, err := a.Spawn(t.Context(), api.Spawn{Task: "quick"})
@@ -298,4 +301,47 @@ func TestWhatATokenIsFor(t *testing.T) {
 func isLimit(err error, name string) bool {
 	limit, ok := errors.AsType[*nestor.LimitError](err)
 	return ok && limit.Limit == name
+}
+
+// Who waits for several at once lends its only slot until all of them have ended,
+// or the second could never run; and has it back then.
+func TestSeveralWaitsLendOneSlot(t *testing.T) {
+	s := newStage(t, 1)
+	id, token := s.root("mine", nestor.Limits{})
+	a := s.agent(token)
+	var g errgroup.Group
+	for i := range 4 {
+		g.Go(func() error {
+			got, err := a.Spawn(t.Context(), api.Spawn{Task: "quick", Agent: fmt.Sprint("number ", i)})
+			if err == nil && got.Status != nestor.Success {
+				err = fmt.Errorf("it is %+v", got)
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	run := until(t, s.client, id, func(r api.Run) bool { return r.State == nestor.Running })
+	info, err := s.client.Info(t.Context())
+	if err != nil || info.Busy != 1 || len(run.Children) != 4 {
+		t.Errorf("%d slots are used, %d children, %v", info.Busy, len(run.Children), err)
+	}
+	// One who gave up waiting has it back, too.
+	ctx, stop := context.WithCancel(t.Context())
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := a.Spawn(ctx, api.Spawn{Task: "child"})
+		waiting <- err
+	}()
+	child := until(t, s.client, id, func(r api.Run) bool { return len(r.Children) == 5 && r.State == nestor.Waiting })
+	s.token(child.Children[4])
+	stop()
+	if err := <-waiting; err == nil {
+		t.Error("it gave up and got something")
+	}
+	if err := a.Cancel(t.Context(), child.Children[4], api.Cancellation{Now: true}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, s.client, id, func(r api.Run) bool { return r.State == nestor.Running })
 }

@@ -39,18 +39,21 @@ func Narrow(parent nestor.Task, defaults api.TaskOptions, s api.Spawn) (nestor.T
 		return t, err
 	}
 	o := api.TaskOptions{
-		Tools: MeetTools(has.Tools, s.Tools), Role: or(s.Role, has.Role), Delegation: has.Delegation, Trace: has.Trace, AskFor: has.AskFor,
+		Tools: MeetTools(has.Tools, s.Tools), Role: or(s.Role, has.Role), Delegation: has.Delegation, Trace: has.Trace, AskFor: has.AskFor, Resources: has.Resources,
 		PermissionMode: stricter(modes, has.PermissionMode, s.PermissionMode), Sandbox: stricter(levels, has.Sandbox, s.Sandbox),
 		Above: has.Above,
 	}
 	// What has no role bounds those below by its tools, which are in theirs; and what
 	// is bounded alike need not be said at each level.
-	if b := (api.Bounds{Role: has.Role, Tools: has.Tools, Swarm: parent.Swarm, Dir: parent.Dir}); b.Role != "" &&
-		!slices.ContainsFunc(has.Above, func(a api.Bounds) bool { return reflect.DeepEqual(a, b) }) {
-		o.Above = append(slices.Clip(has.Above), b)
+	roles := []string{has.Role}
+	if has.Agent != nil {
+		roles = append(roles, has.Agent.Role)
 	}
-	if has.Agent != nil && has.Agent.Role != "" {
-		o.Above = append(o.Above, api.Bounds{Role: has.Agent.Role, Tools: has.Tools, Swarm: parent.Swarm, Dir: parent.Dir})
+	for _, role := range roles {
+		b := api.Bounds{Role: role, Tools: has.Tools, Swarm: parent.Swarm, Dir: parent.Dir}
+		if role != "" && !slices.ContainsFunc(o.Above, func(a api.Bounds) bool { return reflect.DeepEqual(a, b) }) {
+			o.Above = append(slices.Clip(o.Above), b)
+		}
 	}
 	// What the child has of its parent gives way to what its own definition says.
 	if s.Provider == "" {
