@@ -101,6 +101,7 @@ const (
 	Invalid     Kind = "invalid"     // the result does not follow its schema
 	Internal    Kind = "internal"    // a fault of ours
 	Limited     Kind = "limit"       // the provider's usage limit
+	Resources   Kind = "resources"   // memory, processes or processor time
 	Refused     Kind = "refused"     // a policy, or a sandbox that cannot be had, forbids it
 	Held        Kind = "held"        // likewise, as another run has found: it was not even tried
 )

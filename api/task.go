@@ -39,6 +39,7 @@ type TaskOptions struct {
 	Graph     *nestor.Graph    `json:"graph,omitempty"`
 	Fresh     bool             `json:"fresh,omitempty"`
 	Workspace WorkspaceOptions `json:"workspace,omitzero"` // what it works in
+	Resources Resources        `json:"resources,omitzero"` // of the machine that its processes may use together
 	// Subdir is the task's folder as its place in the project, with slashes, for
 	// workers on other machines. The daemon sets it; empty means that the task
 	// names no folder, or one outside of the project.
@@ -85,6 +86,15 @@ const (
 	DelegationCLI  = "cli"
 )
 
+// Resources bound what processes use of a machine, each command of provider api
+// with all that it starts, and all of provider sdk's CLI. Zero means as the config
+// says.
+type Resources struct {
+	Memory    int64         `json:"memory,omitempty"`    // bytes
+	Processes int           `json:"processes,omitempty"` // at once
+	CPU       time.Duration `json:"cpu,omitempty"`       // processor time
+}
+
 // ParseTaskOptions reads the Data of a task. It fails if there is something in it
 // that nobody would read.
 func ParseTaskOptions(data json.RawMessage) (TaskOptions, error) {
@@ -112,6 +122,9 @@ func ParseTaskOptions(data json.RawMessage) (TaskOptions, error) {
 	}
 	if o.Subdir != "" && !fs.ValidPath(o.Subdir) {
 		return TaskOptions{}, fmt.Errorf("data of the task: subdir %.200q: want a path in the project, such as docs/guide", o.Subdir)
+	}
+	if o.Resources.Memory < 0 || o.Resources.Processes < 0 || o.Resources.CPU < 0 {
+		return TaskOptions{}, fmt.Errorf("data of the task: resources %+v: none may be negative", o.Resources)
 	}
 	switch o.Workspace.Kind {
 	case "", "plain", "swarm", "worktree":

@@ -38,7 +38,12 @@ type config struct {
 	Slots      int
 	Limits     nestor.Limits // nothing in it is left open
 	Pass       []string      // variables that runs get besides
-	SDK        struct {
+	Resources  struct {
+		Memory    int64 // bytes; zero means no limit, as below
+		Processes int
+		CPU       time.Duration
+	}
+	SDK struct {
 		Path     string            // of the CLI; empty means the one that is found
 		Env      map[string]string // for the CLI; nil means none
 		Settings []string          // setting sources; nil means none

@@ -121,6 +121,12 @@ func configKeys() []configKey {
 			in: func(c *config) setting { return spanSetting{&c.Limits.Silence, 0} }},
 		{name: "limits.limit_wait", doc: "how far ahead the reset of a usage limit may be for a run to wait for it; 0s means that it does not wait", flag: "limit-wait",
 			in: func(c *config) setting { return spanSetting{&c.Limits.LimitWait, 0} }},
+		{name: "limits.memory", doc: "memory of a run's processes together: of each command of provider api, of all of provider sdk's CLI; 0 means no limit", flag: "max-memory",
+			in: func(c *config) setting { return sizeSetting{&c.Resources.Memory} }},
+		{name: "limits.processes", doc: "processes of a run at once, likewise; 0 means no limit", flag: "max-processes",
+			in: func(c *config) setting { return countSetting{&c.Resources.Processes, 0} }},
+		{name: "limits.cpu", doc: "processor time of a run's processes, likewise; 0s means no limit", flag: "max-cpu",
+			in: func(c *config) setting { return spanSetting{&c.Resources.CPU, 0} }},
 
 		{name: "providers.sdk.path", trust: always, doc: "the Claude CLI; unset means the one that is found",
 			in: func(c *config) setting { return fileSetting{&c.SDK.Path, true} }},

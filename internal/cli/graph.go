@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -152,14 +151,7 @@ func graphRun(cmd *cobra.Command, what string, g nestor.Graph, opts graphOptions
 		task.Limits.Descendants = 0
 	}
 	d.Lone = true
-	f := &following{opts: opts.runOptions, daemon: d, task: task, prompt: prompt, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr()}
-	if err := f.run(cmd.Context()); err != nil {
-		if _, coded := errors.AsType[*codedError](err); coded {
-			return err
-		}
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
+	return newFollowing(cmd, opts.runOptions, d, task).command(cmd, what)
 }
 
 // readGraph reads a graph from a file; its schemas may be in files beside it.

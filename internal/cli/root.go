@@ -100,6 +100,7 @@ func newRoot() *cobra.Command {
 		newAgents(),
 		newGraph(),
 		newInit(),
+		newDemo(),
 		newWorkspaces(),
 		newAsks(),
 		newCompletion(),

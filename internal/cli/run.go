@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,7 +34,7 @@ type runOptions struct {
 var runKeys = []string{
 	"provider", "model", "tools", "permission_mode", "limits.max_turns", "limits.max_depth", "limits.max_budget_usd", "limits.timeout",
 	"limits.silence", "limits.limit_wait", "role", "sandbox", "delegation",
-	"workspace.kind", "workspace.end",
+	"workspace.kind", "workspace.end", "limits.memory", "limits.processes", "limits.cpu",
 }
 
 func newRun() *cobra.Command {
@@ -141,17 +140,7 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 		return fmt.Errorf("run: %w", err)
 	}
 	d.Lone = true
-	f := &following{opts: opts, daemon: d, task: task, prompt: prompt, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr()}
-	if terminalOf(cmd.InOrStdin()) != nil {
-		f.stdin = cmd.InOrStdin()
-	}
-	if err := f.run(cmd.Context()); err != nil {
-		if _, coded := errors.AsType[*codedError](err); coded {
-			return err
-		}
-		return fmt.Errorf("run: %w", err)
-	}
-	return nil
+	return newFollowing(cmd, opts, d, task).command(cmd, "run")
 }
 
 // rootTask makes the task that a command line asks for, and says how the daemon of
@@ -271,6 +260,7 @@ func taskOf(prompt string, cfg *config, opts runOptions, changed map[string]stri
 		AskFor: askFor,
 		Tools:  cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Env: opts.env, Trace: trace, Delegation: cfg.Delegation,
 		Workspace: api.WorkspaceOptions{Kind: cfg.Workspace.Kind, End: cfg.Workspace.End},
+		Resources: api.Resources{Memory: cfg.Resources.Memory, Processes: cfg.Resources.Processes, CPU: cfg.Resources.CPU},
 	}
 	if opts.agent != "" {
 		o.FocusFile, o.Yields, o.Inputs = opts.focus, yielding(cfg, changed), map[string]json.RawMessage{}

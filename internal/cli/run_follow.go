@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/daemon"
@@ -36,6 +38,24 @@ type following struct {
 	view view
 	hits int // how often Ctrl-C was pressed
 	asks asking
+}
+
+// newFollowing returns the following of a task for a command.
+func newFollowing(cmd *cobra.Command, opts runOptions, d daemon.Options, task nestor.Task) *following {
+	f := &following{opts: opts, daemon: d, task: task, prompt: task.Input, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr()}
+	if terminalOf(cmd.InOrStdin()) != nil {
+		f.stdin = cmd.InOrStdin()
+	}
+	return f
+}
+
+// command is run, and its error is the command's.
+func (f *following) command(cmd *cobra.Command, name string) error {
+	err := f.run(cmd.Context())
+	if _, coded := errors.AsType[*codedError](err); coded || err == nil {
+		return err
+	}
+	return fmt.Errorf("%s: %w", name, err)
 }
 
 // run follows the run, and prints its result.

@@ -82,6 +82,11 @@ func eventText(e nestor.Event) string {
 			return join(shortID(e.Child), "spent", dollars(e.Spent), "and gave back", dollars(e.Returned))
 		}
 		return join("grants", shortID(e.Child), dollars(e.Granted))
+	case *nestor.Decision:
+		if e.Allowed {
+			return join("allows", e.Tool, "by", e.Rule)
+		}
+		return join("denies", e.Tool, "by", e.Rule+":", e.Reason)
 	case *nestor.WorkspaceWrite:
 		return join(e.Action, e.Path)
 	case *nestor.Ask:

@@ -71,6 +71,7 @@ type settings struct {
 	Workspace daemon.Workspaces
 	Roles     map[string]permission.RoleSpec
 	Pass      []string
+	Limits    sandbox.Limits
 }
 
 func (s settings) options() daemon.Options {
@@ -83,6 +84,7 @@ func (s settings) options() daemon.Options {
 		o.Worker.Script = turns
 	}
 	o.Worker.API.BaseURL, o.Worker.API.APIKey = s.URL, "key"
+	o.Worker.Limits = s.Limits
 	o.Worker.Workspace, o.Worker.Roles, o.Worker.Pass = s.Workspace, s.Roles, append(s.Pass, "GORACE", "GOCOVERDIR")
 	o.Worker.SDK.Path, o.Worker.SDK.Env = s.Path, s.Env
 	return o

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -34,6 +35,7 @@ type policy struct {
 	provider string   // of tasks that name none
 	pass     []string // variables that runs get besides
 	level    sandbox.Level
+	limits   sandbox.Limits // of what processes use
 	cli      claudecode.Options
 	home     string // of the worker's files, which no run may see
 	door     string // the socket that runs may use; empty if there is none
@@ -46,7 +48,7 @@ func newPolicy(o Worker, home string) (*policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &policy{roles: roles, provider: o.Provider, pass: o.Pass, tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
+	p := &policy{roles: roles, provider: o.Provider, pass: o.Pass, limits: o.Limits, tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
 	if o.Sandbox != "" {
 		if p.level, err = sandbox.ParseLevel(o.Sandbox); err != nil {
 			return nil, err
@@ -116,12 +118,40 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 		}
 		r.Env = []string{"TMPDIR=" + temp}
 	}
+	if profile.Limits = p.limitsOf(o); profile.Limits != (sandbox.Limits{}) {
+		if err := os.MkdirAll(filepath.Join(p.home, "tmp"), 0o700); err != nil {
+			return r, err
+		}
+		profile.Exceeded = p.temp(run.ID, run.Attempt) + ".exceeded"
+		r.Exceeded = func() []string { return linesOf(profile.Exceeded) }
+	}
 	r.Wrap, err = sandbox.Wrap(profile)
-	if level == sandbox.Off && err != nil {
+	if level == sandbox.Off && err != nil && profile.Limits == (sandbox.Limits{}) {
 		p.log.Warn("runs are not supervised", "error", err) // what they start may outlive them
 		return r, nil
 	}
 	return r, err
+}
+
+// limitsOf returns what a run's processes may use.
+func (p *policy) limitsOf(o api.TaskOptions) sandbox.Limits {
+	l := p.limits
+	l.Memory, l.Processes, l.CPU = cmp.Or(o.Resources.Memory, l.Memory), cmp.Or(o.Resources.Processes, l.Processes), cmp.Or(o.Resources.CPU, l.CPU)
+	return l
+}
+
+// maxLines bounds what is read of a file of lines.
+const maxLines = 16 << 10
+
+// linesOf returns the lines of a file; none if it is not there.
+func linesOf(name string) []string {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.LimitReader(f, maxLines))
+	return slices.Collect(strings.FieldsFuncSeq(strings.ToValidUTF8(string(text), "\ufffd"), func(r rune) bool { return r == '\n' }))
 }
 
 // bounds returns the policy of the role that a task, or else the config, names,
@@ -244,7 +274,8 @@ func (p *policy) temp(run nestor.ID, attempt uint64) string {
 
 // over removes what an attempt has left there.
 func (p *policy) over(run nestor.ID, attempt uint64) {
-	if err := os.RemoveAll(p.temp(run, attempt)); err != nil {
+	err := os.RemoveAll(p.temp(run, attempt))
+	if err = errors.Join(err, os.RemoveAll(p.temp(run, attempt)+".exceeded")); err != nil {
 		p.log.Warn("temporary files of a run are left", "run", run, "error", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/claude/claudetest"
 	"github.com/dfaf701a/nestor/internal/daemon"
+	"github.com/dfaf701a/nestor/internal/sandbox"
 	"github.com/dfaf701a/nestor/scriptmodel"
 )
 
@@ -270,5 +271,41 @@ func TestWorkspaceThatCannotBeRefusesTheRun(t *testing.T) {
 		if run.State != nestor.Error || run.Error.Kind != nestor.Refused || !strings.Contains(fmt.Sprint(run.Error), want) {
 			t.Errorf("%s: it is %s, %+v", data, run.State, run.Error)
 		}
+	}
+}
+
+// In a sandbox a run commits to its own branch, and changes no other one, nor what
+// git would run for others.
+func TestSandboxedWorktreeCommitsToItsBranchAlone(t *testing.T) {
+	if err := sandbox.Check().Refuses(sandbox.Files, sandbox.Web); err != nil {
+		t.Skip(err)
+	}
+	dir := checkout(t)
+	first := gitIn(t, dir, "rev-parse", "main")
+	model := scriptmodel.Start(t, `
+rules:
+  - turns:
+      - tools: [{name: Bash, input: {command: "echo two >> a.txt && git -c user.name=ada -c user.email=ada@example.com commit -qam mine && git log --oneline | wc -l", description: commit}}]
+      - tools: [{name: Bash, input: {command: "git update-ref refs/heads/main HEAD; git tag stolen; g=$(git rev-parse --git-common-dir); echo x > $g/hooks/post-commit; echo '[core] fsmonitor = evil' >> $g/config; echo x > $g/../b.txt; ls $g/../.nestor; true", description: escape}}]
+      - text: "{{.ToolResult}}"`)
+	client, _ := serving(t, settings{Dir: dir}.with(t, "api", model.URL))
+	run := finish(t, client, nestor.Task{Input: "go", Dir: dir, Data: []byte("{" + bypass + `,"sandbox":"files","workspace":{"kind":"worktree"}}`)})
+	w, _ := api.WorkspaceOf(run.Result)
+	if w.Branch == "" || gitIn(t, dir, "log", "-1", "--format=%an %s", w.Branch) != "ada mine" {
+		t.Errorf("its branch %q does not end with its commit: %s", w.Branch, run.Result.Output)
+	}
+	if got := gitIn(t, dir, "rev-parse", "main"); got != first {
+		t.Errorf("main was moved to %s", got)
+	}
+	if tags := gitIn(t, dir, "tag"); tags != "" {
+		t.Errorf("there are tags: %s", tags)
+	}
+	for _, name := range []string{".git/hooks/post-commit", "b.txt"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			t.Errorf("%s was written", name)
+		}
+	}
+	if strings.Contains(read(t, dir, ".git/config"), "evil") || strings.Contains(run.Result.Output, "history.db") {
+		t.Errorf("it got out: %s", run.Result.Output)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/dfaf701a/nestor/internal/plan"
 	"github.com/dfaf701a/nestor/internal/pool"
 	"github.com/dfaf701a/nestor/internal/runner"
+	"github.com/dfaf701a/nestor/internal/sandbox"
 	"github.com/dfaf701a/nestor/internal/spawn"
 )
 
@@ -41,8 +42,9 @@ type Worker struct {
 	Models   map[string]string              // that high-tier and its kin stand for, in definitions and runs that agents start; nil means none
 	Settings []string                       // sources of the provider's settings: user, project, local; nil means none
 
-	Workspace Workspaces // what runs work in
-	Pass      []string   // variables of this process that runs get besides those that all do; a * at the end stands for anything
+	Workspace Workspaces     // what runs work in
+	Limits    sandbox.Limits // of what processes use, of runs that set none
+	Pass      []string       // variables of this process that runs get besides those that all do; a * at the end stands for anything
 
 	Delegation string // who starts agents for runs that do not say: pool or cli; empty means pool
 	MaxResult  int    // bytes of a result that go up to who has started a run; zero means 32 KiB

@@ -20,9 +20,10 @@ type conversation struct {
 	host  Host
 	agent string
 
-	brief  Brief    // of the definition
-	wanted []string // tools that the agent is to have; nil means whatever there is
-	writes *writes  // of its workspace; set before an agent speaks
+	brief    Brief           // of the definition
+	wanted   []string        // tools that the agent is to have; nil means whatever there is
+	writes   *writes         // of its workspace; set before an agent speaks
+	exceeded func() []string // what was stopped for using too much; nil if nothing is
 
 	tools    map[string]string // names of tools, by the id of their use
 	thinking strings.Builder   // of the text that follows
@@ -294,6 +295,39 @@ func (c *conversation) result(ctx context.Context, err error) nestor.Result {
 		r.Status = nestor.Error
 	}
 	return r
+}
+
+// metadataExceeded is the name that what overran has in the metadata of a result.
+const metadataExceeded = "exceeded"
+
+// overrun says what was stopped for using too much of the machine. If that was the
+// agent itself, it is what ended the run, and would again.
+func (c *conversation) overrun(ctx context.Context, grace time.Duration, r *nestor.Result) error {
+	if c.exceeded == nil {
+		return nil
+	}
+	lines := c.exceeded()
+	if len(lines) == 0 {
+		return nil
+	}
+	if r.Metadata == nil {
+		r.Metadata = map[string]any{}
+	}
+	r.Metadata[metadataExceeded] = lines
+	if r.Error != nil && (r.Error.Kind == nestor.Connection || r.Error.Kind == nestor.Provider) && ctx.Err() == nil {
+		r.Error = &nestor.Failure{Kind: nestor.Resources, Message: lines[len(lines)-1]}
+		if r.Output != "" || r.Structured != nil {
+			r.Status = nestor.Partial
+		}
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer stop()
+	for _, line := range lines {
+		if err := c.progress(ctx, line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // limited tells whether a limit is what ended a run.

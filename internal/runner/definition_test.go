@@ -71,7 +71,7 @@ func TestBriefMakesTheAgent(t *testing.T) {
 // fixed is a policy that says the same of all runs.
 type fixed struct{ rights runner.Rights }
 
-func (f fixed) Rights(runner.Run, string) (runner.Rights, error) { return f.rights, nil }
+func (f fixed) Rights(runner.Run, runner.Place) (runner.Rights, error) { return f.rights, nil }
 
 // wordless is a provider whose agents have other tools than they were made with.
 type wordless struct{ agent.Provider }

@@ -93,6 +93,9 @@ type Rights struct {
 	// BaseEnv is what Env, that of the run and that of its place are added to; nil
 	// means the environment of this process.
 	BaseEnv []string
+	// Exceeded returns what was stopped since because it used too much of the
+	// machine, a line for each; nil means that nothing is.
+	Exceeded func() []string
 	// Wrap returns the command line that is started instead of argv, for every
 	// process of the run; nil means argv.
 	Wrap func(argv []string) []string
@@ -163,6 +166,9 @@ func (r *Runner) Execute(ctx context.Context, run Run, host Host) nestor.Result 
 		}
 	}
 	result := c.result(ctx, err)
+	if err := c.overrun(ctx, r.opts.Grace, &result); err != nil {
+		r.opts.Log.Warn("what a run used too much of is not on record", "run", run.ID, "error", err)
+	}
 	if place.Close != nil {
 		if err := place.Close(&result); err != nil && result.Status == nestor.Success {
 			result.Status = nestor.Error
@@ -363,6 +369,7 @@ func (r *Runner) config(ctx context.Context, run Run, provider string, place Pla
 		if run.Ask != nil {
 			c.CanUseTool = firstAllowed(c.CanUseTool, talk.person(run.Ask))
 		}
+		talk.exceeded = rights.Exceeded
 		if rights.Decide != nil {
 			c.Hooks.PreToolUse = append([]claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{talk.gate(rights.Decide, run.Ask != nil)}, c.Hooks.PreToolUse...)
 		}

@@ -70,6 +70,9 @@ type Profile struct {
 	Hide    []string // that are neither, though they are below those; those that do not exist are left out
 	Network Network  // what Strict leaves of the network
 	Limits  Limits
+	// Exceeded is a file to which a line is added for each command that is killed
+	// because of a limit; empty means none. It is made if it is missing.
+	Exceeded string
 }
 
 // Wrap returns a function that makes of a command line the one which runs it as
@@ -126,6 +129,9 @@ func (p Profile) check() error {
 				errs = append(errs, fmt.Errorf("%s names /, which would leave nothing to confine; name the folders below it, or use level %s", list.name, Off))
 			}
 		}
+	}
+	if p.Exceeded != "" && !filepath.IsAbs(p.Exceeded) {
+		errs = append(errs, fmt.Errorf("%s names %q, which is not absolute", "Exceeded", p.Exceeded))
 	}
 	if p.Limits.Memory < 0 || p.Limits.Processes < 0 || p.Limits.CPU < 0 {
 		errs = append(errs, errors.New("a limit is negative; zero means none"))

@@ -92,12 +92,26 @@ func supervise(args []string) {
 			gone, orphaned = nil, true
 		case w := <-ended:
 			killBelow()
+			o.tell(w)
 			if orphaned { // there is nobody to be told
 				os.Exit(ExitFailure)
 			}
 			exitAs(w)
 		}
 	}
+}
+
+// tell takes down which limit was exceeded.
+func (o orders) tell(w word) {
+	if w.Limit == "" || len(o.Exceeded) == 0 {
+		return
+	}
+	f, err := os.OpenFile(string(o.Exceeded), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return // standard error has it too
+	}
+	f.WriteString(w.Limit + "\n")
+	f.Close()
 }
 
 // startedKeeper is a keeper, seen from above.

@@ -28,6 +28,7 @@ type orders struct {
 	Level    Level   `json:"level,omitempty"`
 	Network  Network `json:"network,omitempty"`
 	Limits   Limits  `json:"limits,omitzero"`
+	Exceeded []byte  `json:"exceeded,omitempty"`
 }
 
 // place is a path and what may be done with what is there. The paths are bytes,

@@ -17,7 +17,7 @@ func wrap(p Profile) (func([]string) []string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
-	o := orders{Level: p.Level, Network: p.Network, Limits: p.Limits}
+	o := orders{Level: p.Level, Network: p.Network, Limits: p.Limits, Exceeded: []byte(p.Exceeded)}
 	if p.confined() {
 		r := check()
 		if err := r.Refuses(p.Level, p.Network); err != nil {

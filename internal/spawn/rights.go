@@ -39,7 +39,7 @@ func Narrow(parent nestor.Task, defaults api.TaskOptions, s api.Spawn) (nestor.T
 		return t, err
 	}
 	o := api.TaskOptions{
-		Tools: MeetTools(has.Tools, s.Tools), Role: or(s.Role, has.Role), Delegation: has.Delegation, Trace: has.Trace, AskFor: has.AskFor,
+		Tools: MeetTools(has.Tools, s.Tools), Role: or(s.Role, has.Role), Delegation: has.Delegation, Trace: has.Trace, AskFor: has.AskFor, Resources: has.Resources,
 		PermissionMode: stricter(modes, has.PermissionMode, s.PermissionMode), Sandbox: stricter(levels, has.Sandbox, s.Sandbox),
 		Above: has.Above,
 	}
