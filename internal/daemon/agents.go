@@ -164,7 +164,7 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 	default:
 		o.Agent.Role = d.Role
 	}
-	o.Delegation = cmp.Or(o.Delegation, string(d.Delegation))
+	over(&o.Delegation, "delegation", string(d.Delegation))
 	if len(d.CustomTools) > 0 {
 		o.Agent.Servers = append(o.Agent.Servers, agentfile.CustomServer)
 	}
