@@ -156,7 +156,7 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 	if o.Inputs, err = d.CheckInputs(o.Inputs); err != nil {
 		return err
 	}
-	o.Agent = &api.AgentOptions{Hash: d.Hash, Delegates: d.Delegates, Delegation: string(d.Delegation)}
+	o.Agent = &api.AgentOptions{Hash: d.Hash, Delegates: d.Delegates}
 	switch o.Role = cmp.Or(o.Role, a.role); o.Role {
 	case "":
 		o.Role = d.Role
@@ -164,6 +164,7 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 	default:
 		o.Agent.Role = d.Role
 	}
+	over(&o.Delegation, "delegation", string(d.Delegation))
 	if len(d.CustomTools) > 0 {
 		o.Agent.Servers = append(o.Agent.Servers, agentfile.CustomServer)
 	}

@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -284,8 +285,14 @@ turns:
 	client, end := serving(t, s)
 	id := submit(t, client, nestor.Task{Input: "Do it all"})
 	child := until(t, client, id, func(r api.Run) bool { return len(r.Children) == 1 }).Children[0]
-	if _, err := client.Wait(t.Context(), child); err != nil {
-		t.Fatal(err)
+	for { // until it is there, and has ended
+		_, err := client.Wait(t.Context(), child)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, nestor.ErrRunNotFound) {
+			t.Fatal(err)
+		}
 	}
 	end()
 	client, _ = serving(t, s)

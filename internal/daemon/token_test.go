@@ -24,7 +24,7 @@ import (
 // leaking is a model whose agents write their tokens to a file, and then wait.
 const leaking = `
 rules:
-  - when: {user: "^quick$"}
+  - when: {user: "^quick"}
     turns: [{text: quick}]
   - turns: [{tools: [{name: Bash, input: {command: "printenv NESTOR_TOKEN > $NESTOR_RUN_ID.new; mv $NESTOR_RUN_ID.new $NESTOR_RUN_ID.token; exec sleep 1000", description: wait, timeout: 600000}}]}]`
 
@@ -312,7 +312,7 @@ func TestSeveralWaitsLendOneSlot(t *testing.T) {
 	var g errgroup.Group
 	for i := range 4 {
 		g.Go(func() error {
-			got, err := a.Spawn(t.Context(), api.Spawn{Task: "quick", Agent: fmt.Sprint("number ", i)})
+			got, err := a.Spawn(t.Context(), api.Spawn{Task: fmt.Sprint("quick ", i)})
 			if err == nil && got.Status != nestor.Success {
 				err = fmt.Errorf("it is %+v", got)
 			}
