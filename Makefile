@@ -60,6 +60,12 @@ bench-api: tools ## Agents of our own loop against the CLI: first text, and thou
 	go build -o bin/bench-api ./tools/bench-api
 	bin/bench-api
 
+.PHONY: bench-spawn
+bench-spawn: tools ## Agents that start agents, against 'claude -p' nested in Bash
+	go build -o bin/nestor ./cmd/nestor
+	go build -o bin/bench-spawn ./tools/bench-spawn
+	BENCH_NESTOR=$(CURDIR)/bin/nestor bin/bench-spawn
+
 .PHONY: bench-run
 bench-run: tools ## What 'nestor run' adds to the provider beneath it
 	go build -o bin/nestor ./cmd/nestor

@@ -353,6 +353,16 @@ var architecture = rules{
 				"net":       "it serves the scripted model",
 			},
 		},
+		"tools/bench-spawn": {
+			why:  "it compares agents that start agents with a CLI that starts itself",
+			ours: []string{"claude/claudetest", "scriptmodel"},
+			outside: allow{
+				"os":        "",
+				"os/exec":   "it runs all sides as processes",
+				"os/signal": "Ctrl-C",
+				"net":       "it serves the scripted model",
+			},
+		},
 		"cmd/nestor": {
 			why:     "main is ten lines over internal/cli",
 			ours:    []string{"internal/cli", "internal/sandbox"},
