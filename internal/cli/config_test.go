@@ -94,6 +94,7 @@ var configSamples = map[string][2]string{
 	"sandbox":                       {"strict"},
 	"delegation":                    {"cli"},
 	"results.max_bytes":             {"65536"},
+	"asks.timeout":                  {"3m"},
 	"limits.max_failures":           {"7"},
 	"workspace.kind":                {"worktree"},
 	"workspace.base":                {"main"},

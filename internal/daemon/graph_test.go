@@ -16,13 +16,13 @@ import (
 func ladder(n int) *nestor.Graph {
 	g := &nestor.Graph{Name: "ladder", Tasks: map[string]nestor.Node{}}
 	for i := range n {
-		input := fmt.Sprintf("step %d", i)
+		words := []string{fmt.Sprintf("step %d", i)}
 		for _, before := range []int{i - 2, i - 3} {
 			if before >= 0 {
-				input += fmt.Sprintf(" ${t%d.output}", before)
+				words = append(words, fmt.Sprintf("${t%d.output}", before))
 			}
 		}
-		g.Tasks[fmt.Sprintf("t%d", i)] = nestor.Node{Task: nestor.Task{Input: input, Schema: json.RawMessage(`{"type":"object"}`)}}
+		g.Tasks[fmt.Sprintf("t%d", i)] = nestor.Node{Task: nestor.Task{Input: strings.Join(words, " "), Schema: json.RawMessage(`{"type":"object"}`)}}
 	}
 	return g
 }
@@ -40,7 +40,7 @@ func graphTask(t *testing.T, g *nestor.Graph) nestor.Task {
 // ended is run again, and none is left out.
 func TestGraphsOutliveKills(t *testing.T) {
 	const tasks = 12
-	s := settings{Dir: place(t), Provider: "scripted", Slots: 4, Script: "turns: [{when: '^step (\\d+)', say: [{text: done, after: 50ms}], structured: {n: 1}, cost_usd: 0.001}]"}
+	s := settings{Dir: place(t), Provider: "scripted", Slots: 4, Script: "turns: [{when: 'step (\\d+)', say: [{text: done, after: 50ms}], structured: {n: 1}, cost_usd: 0.001}]"}
 	chance := seed(t)
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer stop()

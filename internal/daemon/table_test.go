@@ -84,7 +84,7 @@ func TestTableOfRoles(t *testing.T) {
 				all := attempts(dir)
 				model := scriptmodel.Start(t, scriptOf(t, all))
 				client, _ := serving(t, settings{Dir: dir}.with(t, provider, model.URL))
-				run := finish(t, client, nestor.Task{Input: "go", Dir: work, Limits: nestor.Limits{Turns: len(all) + 2}, Data: []byte(fmt.Sprintf(`{%s,"role":%q,"sandbox":"files"}`, bypass, role))})
+				run := finish(t, client, nestor.Task{Input: "go", Dir: work, Limits: nestor.Limits{Turns: len(all) + 2}, Data: fmt.Appendf(nil, `{%s,"role":%q,"sandbox":"files"}`, bypass, role)})
 				decided, said := decisions(t, client, run.ID)
 				if len(decided) != len(all) {
 					t.Fatalf("%d calls were decided about, of %d: %+v", len(decided), len(all), said)
