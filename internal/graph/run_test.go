@@ -142,7 +142,7 @@ func TestWhatAFailureMeans(t *testing.T) {
 		output string
 	}{
 		"fail": {
-			"a: {input: fail}, b: {input: 'x ${a.output}'}, c: {input: y}, d: {input: 'z ${c.output}'}",
+			"a: {input: fail}, b: {input: 'x ${a.output}'}, c: {input: y}, c2: {input: 'z ${c.output}'}, d: {input: 'z ${c2.output}'}",
 			map[string]Status{"a": Failed, "b": Skipped, "c": Done, "d": Skipped}, nestor.Error, "",
 		},
 		"skip": {
