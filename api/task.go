@@ -64,12 +64,11 @@ type TaskOptions struct {
 // AgentOptions are what the definition of an agent adds to its task, besides what
 // the task says itself then.
 type AgentOptions struct {
-	Definition string   `json:"definition"`           // a reference to it, as it was when the task was submitted
-	Hash       string   `json:"hash"`                 // of its source
-	Role       string   `json:"role,omitempty"`       // that bounds the run besides its own; empty means none
-	Servers    []string `json:"servers,omitempty"`    // names of the MCP servers that it brings
-	Delegates  []string `json:"delegates,omitzero"`   // agents that it may start; nil means any
-	Delegation string   `json:"delegation,omitempty"` // pool or cli; empty means pool
+	Definition string   `json:"definition"`         // a reference to it, as it was when the task was submitted
+	Hash       string   `json:"hash"`               // of its source
+	Role       string   `json:"role,omitempty"`     // that bounds the run besides that of its options; empty means none
+	Servers    []string `json:"servers,omitempty"`  // names of the MCP servers that it brings
+	Delegates  []string `json:"delegates,omitzero"` // agents that it may start; nil means any
 }
 
 // Bounds are what a run may do, for those below it.

@@ -23,7 +23,7 @@ func (s *scan) builtin() {
 		}
 		src := Source{Scope: Builtin, File: "builtin/" + d.Name()}
 		e := Entry{Name: stem(d.Name()), Kind: Agent, Source: src}
-		e.definition, e.Problems = Parse(src, Agent, e.Name, data)
+		e.definition, e.Problems = Parse(src, Agent, e.Name, data, nil)
 		s.entries = append(s.entries, e)
 	}
 }

@@ -75,7 +75,7 @@ func parseFile(f txtar.File) (*agentfile.Definition, []agentfile.Problem) {
 		name, data = n, append([]byte("\ufeff"), data...)
 	}
 	src := agentfile.Source{Scope: agentfile.Project, File: path.Base(f.Name)}
-	return agentfile.Parse(src, agentfile.Kind(strings.Trim(kind, "/")), name, data)
+	return agentfile.Parse(src, agentfile.Kind(strings.Trim(kind, "/")), name, data, nil)
 }
 
 // outcome tells what came of a file.
@@ -107,15 +107,15 @@ func outcome(f txtar.File) string {
 
 func TestHugeFilesAreRefusedByName(t *testing.T) {
 	src := agentfile.Source{File: "huge.md"}
-	d, problems := agentfile.Parse(src, agentfile.Agent, "huge", bytes.Repeat([]byte("x"), agentfile.MaxFile+1))
+	d, problems := agentfile.Parse(src, agentfile.Agent, "huge", bytes.Repeat([]byte("x"), agentfile.MaxFile+1), nil)
 	if d != nil || len(problems) != 1 || !strings.HasPrefix(problems[0].Error(), "huge.md: it has more than 1048576 bytes") {
 		t.Errorf("got %v, %v", d, problems)
 	}
-	d, problems = agentfile.Parse(src, agentfile.Agent, "huge", bytes.Repeat([]byte("text\n"), agentfile.MaxFile/5))
+	d, problems = agentfile.Parse(src, agentfile.Agent, "huge", bytes.Repeat([]byte("text\n"), agentfile.MaxFile/5), nil)
 	if d == nil || len(problems) != 0 {
 		t.Errorf("the largest that may be: %v", problems)
 	}
-	d, problems = agentfile.Parse(src, agentfile.Agent, "huge", []byte("---\nx: "+strings.Repeat("y", 300<<10)+"\n---\ntext"))
+	d, problems = agentfile.Parse(src, agentfile.Agent, "huge", []byte("---\nx: "+strings.Repeat("y", 300<<10)+"\n---\ntext"), nil)
 	if d != nil || len(problems) != 1 || !strings.Contains(problems[0].Error(), "the front matter has more than") {
 		t.Errorf("a long front matter: %v, %v", d, problems)
 	}
@@ -127,7 +127,7 @@ func TestBytesThatAreNoTextAreNamed(t *testing.T) {
 		"ab\xffc":            "f.md:1:3: there is a byte 0xff",
 		"\xff\xfea\x00b\x00": "f.md:1:1: it is UTF-16; save it as UTF-8",
 	} {
-		d, problems := agentfile.Parse(agentfile.Source{File: "f.md"}, agentfile.Agent, "f", []byte(data))
+		d, problems := agentfile.Parse(agentfile.Source{File: "f.md"}, agentfile.Agent, "f", []byte(data), nil)
 		if d != nil || len(problems) != 1 || !strings.HasPrefix(problems[0].Error(), want) {
 			t.Errorf("%q: got %v, %v, want %s", data, d, problems, want)
 		}

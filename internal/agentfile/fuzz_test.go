@@ -46,7 +46,7 @@ func FuzzFrontMatter(f *testing.F) {
 			kind = "agent"
 		}
 		began := time.Now()
-		d, problems := agentfile.Parse(agentfile.Source{Scope: agentfile.Project, File: "f.md"}, agentfile.Kind(kind), "f", []byte(text))
+		d, problems := agentfile.Parse(agentfile.Source{Scope: agentfile.Project, File: "f.md"}, agentfile.Kind(kind), "f", []byte(text), nil)
 		if took := time.Since(began); took > patience {
 			t.Fatalf("%d bytes took %v", len(text), took)
 		}
@@ -97,7 +97,7 @@ func FuzzTemplate(f *testing.F) {
 		}
 		for _, file := range []string{"---\ninputs: {a: string}\ntemplate: " + string(front) + "\n---\nx", text} {
 			began := time.Now()
-			d, _ := agentfile.Parse(agentfile.Source{File: "f.md"}, agentfile.Command, "f", []byte(file))
+			d, _ := agentfile.Parse(agentfile.Source{File: "f.md"}, agentfile.Command, "f", []byte(file), nil)
 			if d == nil {
 				continue
 			}

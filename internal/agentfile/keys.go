@@ -92,7 +92,7 @@ func ourKeys(modes, servers, denied key) map[string]key {
 	return map[string]key{
 		"type": {kinds: every, flat: true, read: readType},
 		"role": {kinds: every, flat: true, read: func(p *parser, f field) (err error) {
-			p.d.Role, err = oneOf(f.value, permission.Table{}.Names())
+			p.d.Role, err = oneOf(f.value, p.roles)
 			return err
 		}},
 		"provider": {kinds: every, flat: true, read: func(p *parser, f field) (err error) {
@@ -208,7 +208,7 @@ func readMode(p *parser, f field) (err error) {
 // readType reads the kind; or the role, as swarms had it before roles had a key.
 func readType(p *parser, f field) error {
 	kinds := []string{string(Command), string(Skill), string(Agent)}
-	word, err := oneOf(f.value, append(kinds, permission.Table{}.Names()...))
+	word, err := oneOf(f.value, append(kinds, p.roles...))
 	if err == nil && !slices.Contains(kinds, word) && p.d.Role == "" {
 		p.d.Role = word
 	}

@@ -22,7 +22,8 @@ type Options struct {
 	Project string // the project's folder; empty means none
 	// User is the folder in which a user keeps agents, commands and skills, as
 	// ~/.claude; empty means none.
-	User string
+	User  string
+	Roles []string // that agents may have, besides the built-in ones
 }
 
 // Library is the agents that a project and a user have. It reads a file again when
@@ -299,7 +300,7 @@ func (s *scan) parse() {
 	for range min(runtime.GOMAXPROCS(0), len(s.changed)) {
 		readers.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(s.changed)); i = next.Add(1) - 1 {
-				s.changed[i].read(&s.entries[s.changed[i].entry])
+				s.changed[i].read(&s.entries[s.changed[i].entry], s.library.opts.Roles)
 			}
 		})
 	}
@@ -312,13 +313,13 @@ func (s *scan) parse() {
 }
 
 // read makes the entry of a file.
-func (c changed) read(e *Entry) {
+func (c changed) read(e *Entry, roles []string) {
 	data, err := readLooked(c.place.root, filepath.FromSlash(c.name), MaxFile)
 	if err != nil {
 		e.Problems = []Problem{{File: e.Source.File, Message: plain(err).Error()}}
 		return
 	}
-	e.definition, e.Problems = Parse(e.Source, e.Kind, e.Name, data)
+	e.definition, e.Problems = Parse(e.Source, e.Kind, e.Name, data, roles)
 	if e.definition == nil {
 		return
 	}

@@ -10,14 +10,17 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/dfaf701a/nestor/internal/permission"
 )
 
 // Parse reads a file, which is of that kind by its place and has that name if it
 // does not say another. It returns nil if the file cannot be used; what is wrong
-// with it, warnings included, is in the problems.
-func Parse(src Source, kind Kind, name string, data []byte) (*Definition, []Problem) {
+// with it, warnings included, is in the problems. Roles are those that it may have
+// besides the built-in ones.
+func Parse(src Source, kind Kind, name string, data []byte, roles []string) (*Definition, []Problem) {
 	r := &reader{file: src.File}
-	d := r.parse(src, kind, name, data)
+	d := r.parse(src, kind, name, data, roles)
 	if r.failed() {
 		return nil, r.problems
 	}
@@ -26,7 +29,7 @@ func Parse(src Source, kind Kind, name string, data []byte) (*Definition, []Prob
 	return d, r.problems
 }
 
-func (r *reader) parse(src Source, kind Kind, name string, data []byte) *Definition {
+func (r *reader) parse(src Source, kind Kind, name string, data []byte, roles []string) *Definition {
 	text, ok := r.text(data)
 	if !ok {
 		return nil
@@ -35,7 +38,7 @@ func (r *reader) parse(src Source, kind Kind, name string, data []byte) *Definit
 	if r.failed() {
 		return nil
 	}
-	p := &parser{reader: r, lines: strings.Split(text, "\n"), d: &Definition{Name: name, Kind: kind, Source: src, Prompt: strings.Trim(f.body, "\n")}}
+	p := &parser{reader: r, roles: append(permission.Table{}.Names(), roles...), lines: strings.Split(text, "\n"), d: &Definition{Name: name, Kind: kind, Source: src, Prompt: strings.Trim(f.body, "\n")}}
 	p.kind(f)
 	p.d.Name = name
 	for _, one := range f.fields {
@@ -54,6 +57,7 @@ type parser struct {
 	depth   int      // line of limits.max_depth; zero if it is not said
 	later   []func() // what is checked when all keys are read
 	lines   []string // of the file
+	roles   []string // that there are
 }
 
 // kind takes what the file itself says to be, before the keys that depend on it.

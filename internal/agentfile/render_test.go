@@ -15,7 +15,7 @@ import (
 // parse reads a file that is good.
 func parse(t testing.TB, kind agentfile.Kind, text string) agentfile.Definition {
 	t.Helper()
-	d, problems := agentfile.Parse(agentfile.Source{Scope: agentfile.Project, File: "f.md"}, kind, "f", []byte(text))
+	d, problems := agentfile.Parse(agentfile.Source{Scope: agentfile.Project, File: "f.md"}, kind, "f", []byte(text), nil)
 	if d == nil {
 		t.Fatal(problems)
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,7 +25,17 @@ func newAgents() *cobra.Command {
 
 // libraryOf returns the agents of a project and of the user.
 func libraryOf(project string) *agentfile.Library {
-	return agentfile.NewLibrary(agentfile.Options{Project: project, User: userAgents(variables(os.Environ()))})
+	return agentfile.NewLibrary(agentfile.Options{Project: project, User: userAgents(variables(os.Environ())), Roles: rolesOf(project)})
+}
+
+// rolesOf returns the roles that the config has; none if it cannot be read, which
+// others tell.
+func rolesOf(project string) []string {
+	cfg, _, err := examineConfig(project, os.Environ(), nil)
+	if err != nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(cfg.Roles))
 }
 
 // userAgents returns the folder of the user's own agents; empty if the environment

@@ -64,7 +64,7 @@ func entriesAt(name string) ([]agentfile.Entry, error) {
 	case err != nil:
 		return nil, err
 	case !info.IsDir():
-		return []agentfile.Entry{entryOf(name)}, nil
+		return []agentfile.Entry{entryOf(name, rolesAt(name))}, nil
 	}
 	for _, part := range []string{".claude", "swarms"} {
 		if info, err := os.Stat(filepath.Join(name, part)); err == nil && info.IsDir() {
@@ -72,6 +72,7 @@ func entriesAt(name string) ([]agentfile.Entry, error) {
 		}
 	}
 	var entries []agentfile.Entry
+	roles := rolesAt(name)
 	err = filepath.WalkDir(name, func(file string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -79,11 +80,20 @@ func entriesAt(name string) ([]agentfile.Entry, error) {
 		case d.IsDir() && file != name && (d.Name() == ".git" || d.Name() == "node_modules"):
 			return fs.SkipDir
 		case !d.IsDir() && strings.EqualFold(filepath.Ext(file), ".md") && isAgentFile(file):
-			entries = append(entries, entryOf(file))
+			entries = append(entries, entryOf(file, roles))
 		}
 		return nil
 	})
 	return entries, err
+}
+
+// rolesAt returns the roles of the project that a file or folder belongs to.
+func rolesAt(name string) []string {
+	project, err := projectDir(filepath.Dir(name))
+	if err != nil {
+		return nil
+	}
+	return rolesOf(project)
 }
 
 // projectEntries returns the agents of a project, with what is wrong between them.
@@ -124,7 +134,7 @@ func isAgentFile(name string) bool {
 }
 
 // entryOf reads one file. Of which kind it is, its place says.
-func entryOf(name string) agentfile.Entry {
+func entryOf(name string, roles []string) agentfile.Entry {
 	kind, called := placeOf(name)
 	e := agentfile.Entry{Name: called, Kind: kind, Source: agentfile.Source{Scope: agentfile.Project, File: filepath.ToSlash(name)}}
 	data, err := readAgent(name)
@@ -132,7 +142,7 @@ func entryOf(name string) agentfile.Entry {
 		e.Problems = []agentfile.Problem{{File: e.Source.File, Message: err.Error()}}
 		return e
 	}
-	_, e.Problems = agentfile.Parse(e.Source, kind, called, data)
+	_, e.Problems = agentfile.Parse(e.Source, kind, called, data, roles)
 	return e
 }
 

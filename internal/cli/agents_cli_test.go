@@ -40,7 +40,7 @@ func TestTextsAreAsTheCLIMakesThem(t *testing.T) {
 			if !ok {
 				t.Fatalf("it says %s", out)
 			}
-			d, problems := agentfile.Parse(agentfile.Source{File: test.name + ".md"}, agentfile.Command, test.name, []byte(test.text))
+			d, problems := agentfile.Parse(agentfile.Source{File: test.name + ".md"}, agentfile.Command, test.name, []byte(test.text), nil)
 			if d == nil {
 				t.Fatal(problems)
 			}

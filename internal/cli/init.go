@@ -131,6 +131,7 @@ Next:
   nestor agents show story/writer --input "Write about the sea."
   nestor run --agent story/writer --set lines=6 "Write about the sea."
   nestor run --agent explain graphs/example.yaml
+  nestor graph run graphs/example.yaml
   nestor config trust          # the skill word-count runs a command
   nestor run --agent word-count "How many words has: to be or not to be"
 `, into)

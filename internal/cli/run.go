@@ -283,7 +283,7 @@ func yielding(cfg *config, changed map[string]string) []string {
 		switch {
 		case flag:
 		case k.name == "provider" || k.name == "model" || strings.HasPrefix(k.name, "limits."),
-			k.name == "permission_mode" && cfg.origin(k.name) == "default":
+			(k.name == "permission_mode" || k.name == "delegation") && cfg.origin(k.name) == "default":
 			list = append(list, k.name)
 		}
 	}

@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -34,12 +36,15 @@ type agents struct {
 	models  map[string]string // by tier
 	tools   []string          // that the config leaves to tasks which do not say; nil means all
 	mode    string            // likewise
+	role    string            // likewise; empty means none
 }
 
 func (d *Daemon) agents(log *eventlog.Log) *agents {
 	return &agents{
-		opts: d.opts.Agents, log: log, models: d.opts.Worker.Models, tools: d.opts.Worker.Tools, mode: d.opts.Worker.Mode,
-		library: agentfile.NewLibrary(agentfile.Options{Project: d.opts.Dir, User: d.opts.Agents.User}),
+		opts: d.opts.Agents, log: log, models: d.opts.Worker.Models, tools: d.opts.Worker.Tools, mode: d.opts.Worker.Mode, role: d.opts.Worker.Role,
+		library: agentfile.NewLibrary(agentfile.Options{
+			Project: d.opts.Dir, User: d.opts.Agents.User, Roles: slices.Sorted(maps.Keys(d.opts.Worker.Roles)),
+		}),
 	}
 }
 
@@ -67,9 +72,6 @@ func (a *agents) define(ctx context.Context, t *nestor.Task) error {
 		}
 		if err := a.allowed(d); err != nil {
 			return err
-		}
-		if strings.TrimSpace(t.Input) == "" && d.Kind != agentfile.Command && d.Template == "" {
-			return fmt.Errorf("agent %s needs a prompt: say what it is to do", t.Agent)
 		}
 		if err := a.settle(d, t, &o); err != nil {
 			return err
@@ -116,7 +118,11 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 			*own = defined
 		}
 	}
+	before := t.Provider
 	over(&t.Provider, "provider", d.Provider)
+	if t.Provider != before && before != "" && yields("model") {
+		t.Model = "" // which was another provider's
+	}
 	over(&t.Model, "model", d.Model)
 	if name, tier := a.models[t.Model]; tier {
 		t.Model = name
@@ -150,9 +156,15 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 	if o.Inputs, err = d.CheckInputs(o.Inputs); err != nil {
 		return err
 	}
-	o.Agent = &api.AgentOptions{
-		Hash: d.Hash, Role: d.Role, Delegates: d.Delegates, Delegation: string(d.Delegation),
+	o.Agent = &api.AgentOptions{Hash: d.Hash, Delegates: d.Delegates}
+	switch o.Role = cmp.Or(o.Role, a.role); o.Role {
+	case "":
+		o.Role = d.Role
+	case d.Role:
+	default:
+		o.Agent.Role = d.Role
 	}
+	over(&o.Delegation, "delegation", string(d.Delegation))
 	if len(d.CustomTools) > 0 {
 		o.Agent.Servers = append(o.Agent.Servers, agentfile.CustomServer)
 	}
@@ -274,7 +286,7 @@ func meetRoles(own *permission.Policy, o api.TaskOptions, place permission.Place
 	if o.Tools == nil {
 		return own, nil
 	}
-	own.Tools = toolNames(o.Tools)
+	own.Tools = meetTools(own.Tools, toolNames(o.Tools))
 	listed := permission.Grant{Mode: o.PermissionMode}
 	for _, text := range o.Tools {
 		rule, err := permission.ParseRule(text)

@@ -54,6 +54,9 @@ func (w *worker) brief(ctx context.Context, run runner.Run, dir string, rights r
 	b := runner.Brief{Instructions: told.Instructions, Message: told.Message, Metadata: map[string]any{
 		"definition": map[string]any{"name": d.Name, "kind": d.Kind, "scope": d.Source.Scope, "file": d.Source.File, "sha256": d.Hash},
 	}}
+	if strings.TrimSpace(told.Message) == "" {
+		return b, &nestor.Failure{Kind: nestor.Invalid, Message: fmt.Sprintf("agent %s needs a prompt: say what it is to do", run.Task.Agent)}
+	}
 	if told.Problem != nil {
 		b.Metadata["template_error"] = told.Problem.Error()
 	}

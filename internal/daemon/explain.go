@@ -29,7 +29,7 @@ func (o Options) Explain(d agentfile.Definition, t nestor.Task) (Explanation, er
 	if err != nil {
 		return Explanation{}, err
 	}
-	a := &agents{opts: o.Agents, models: o.Worker.Models, tools: o.Worker.Tools, mode: o.Worker.Mode}
+	a := &agents{opts: o.Agents, models: o.Worker.Models, tools: o.Worker.Tools, mode: o.Worker.Mode, role: o.Worker.Role}
 	e := Explanation{Task: t, Refused: a.allowed(d)}
 	if err := a.settle(d, &e.Task, &options); err != nil {
 		return e, err
@@ -40,7 +40,11 @@ func (o Options) Explain(d agentfile.Definition, t nestor.Task) (Explanation, er
 	if dir == "" {
 		dir = o.Dir
 	}
-	p := &policy{role: o.Worker.Role, home: filepath.Join(o.Dir, ".nestor")}
+	roles, err := permission.Roles(o.Worker.Roles)
+	if err != nil {
+		return e, err
+	}
+	p := &policy{roles: roles, role: o.Worker.Role, home: filepath.Join(o.Dir, ".nestor")}
 	if e.Policy, err = p.bounds(e.Task, options, dir); err != nil {
 		return e, err
 	}

@@ -45,6 +45,9 @@ func (w *worker) checkGraph(ctx context.Context, t *nestor.Task, o api.TaskOptio
 // executeGraph has the tasks of a graph run, as runs below that of x.
 func (w *worker) executeGraph(ctx context.Context, x *engine.Execution, h *host, o api.TaskOptions) nestor.Result {
 	g := &graphHost{w: w, x: x, h: h}
+	if err := graph.Complete(o.Graph); err != nil {
+		return failed(err)
+	}
 	told, err := json.Marshal(map[string]any{"graph": o.Graph}) // for who runs it again
 	if err == nil {
 		err = g.say(ctx, &nestor.ChatStart{Message: x.Run().Task.Input}, &nestor.AgentStart{Agent: "graph", AgentType: "graph"}, &nestor.ProviderMessage{Raw: told})

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/agentfile"
 	"github.com/dfaf701a/nestor/internal/permission"
+	"github.com/dfaf701a/nestor/internal/spawn"
 )
 
 func TestTaskGoesOverDefinitionUnlessItYields(t *testing.T) {
@@ -48,7 +50,7 @@ func TestTaskGoesOverDefinitionUnlessItYields(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Provider != test.want.Provider || got.Model != test.want.Model || got.Limits != test.want.Limits || o.PermissionMode != test.mode ||
-			got.Swarm != "dev" || string(got.Schema) != "{}" || o.Agent.Role != "critic" {
+			got.Swarm != "dev" || string(got.Schema) != "{}" || o.Role != "critic" || o.Agent.Role != "" {
 			t.Errorf("%s: got %+v, %+v", test.name, got, o)
 		}
 	}
@@ -112,6 +114,96 @@ func TestNoToolsAreNotAll(t *testing.T) {
 		if err != nil || (again.Tools == nil) != (tools == nil) {
 			t.Errorf("of %#v are left %#v, %v", tools, again.Tools, err)
 		}
+	}
+}
+
+// The role of a definition is that of the run, for those below it too, or bounds it
+// besides its own.
+func TestRoleOfADefinition(t *testing.T) {
+	for _, test := range []struct{ config, own, defined, role, besides string }{
+		{"", "", "critic", "critic", ""},
+		{"", "implementer", "critic", "implementer", "critic"},
+		{"implementer", "", "critic", "implementer", "critic"},
+		{"", "critic", "critic", "critic", ""},
+		{"", "critic", "", "critic", ""},
+		{"", "", "", "", ""},
+	} {
+		o := api.TaskOptions{Role: test.own}
+		a := &agents{role: test.config}
+		if err := a.settle(agentfile.Definition{Role: test.defined}, &nestor.Task{}, &o); err != nil || o.Role != test.role || o.Agent.Role != test.besides {
+			t.Errorf("%+v: %q besides %q, %v", test, o.Agent.Role, o.Role, err)
+		}
+	}
+}
+
+// What an agent's definition takes from a run, those that it starts do not have
+// either, whatever their own definitions say.
+func TestChildrenHaveNoMoreThanTheDefinitionAbove(t *testing.T) {
+	dir := t.TempDir()
+	for _, config := range []string{"", "implementer"} {
+		a := &agents{role: config}
+		p := &policy{role: config, home: filepath.Join(dir, ".nestor")}
+		settled := func(task nestor.Task, d agentfile.Definition) (nestor.Task, api.TaskOptions) {
+			t.Helper()
+			o, err := api.ParseTaskOptions(task.Data)
+			if err == nil {
+				err = a.settle(d, &task, &o)
+			}
+			if err == nil {
+				task.Data, err = json.Marshal(o)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return task, o
+		}
+		parent, _ := settled(nestor.Task{Agent: "critic", Dir: dir}, agentfile.Definition{Role: "critic", Tools: []string{"Read", "Write"}})
+		child, err := spawn.Narrow(parent, api.TaskOptions{Role: config}, api.Spawn{Agent: "implementer", Task: "write it"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		child, o := settled(child, agentfile.Definition{Role: "implementer", Tools: []string{"Read", "Write", "Bash"}})
+		role, err := p.bounds(child, o, dir)
+		if err != nil || role == nil {
+			t.Fatalf("it is bounded by %v, %v", role, err)
+		}
+		for tool, input := range map[string]string{
+			"Write": `{"file_path": "` + dir + `/x", "content": ""}`, "Bash": `{"command": "touch x"}`,
+		} {
+			if v := role.Decide(permission.Call{Tool: tool, Input: json.RawMessage(input), Dir: dir}); v.Verdict != permission.Deny {
+				t.Errorf("below a critic, with the config's role %q, %s is %v: %s", config, tool, v.Verdict, v.Rule)
+			}
+		}
+		if slices.Contains(o.Tools, "Bash") {
+			t.Errorf("its tools are %q", o.Tools)
+		}
+	}
+}
+
+// A child has the model that its definition says, and else its parent's.
+func TestChildHasTheModelOfItsDefinition(t *testing.T) {
+	parent := nestor.Task{Provider: "sdk", Model: "opus", Dir: t.TempDir()}
+	for defined, want := range map[string]string{"haiku": "haiku", "": "opus"} {
+		child, err := spawn.Narrow(parent, api.TaskOptions{}, api.Spawn{Agent: "a", Task: "x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := api.ParseTaskOptions(child.Data)
+		if err == nil {
+			err = new(agents).settle(agentfile.Definition{Model: defined}, &child, &o)
+		}
+		if err != nil || child.Model != want {
+			t.Errorf("a definition with %q: %q, %v", defined, child.Model, err)
+		}
+	}
+}
+
+// A model that came with a provider does not go with another one.
+func TestModelGoesWithItsProvider(t *testing.T) {
+	task := nestor.Task{Provider: "sdk", Model: "opus"}
+	o := api.TaskOptions{Yields: []string{"provider", "model"}}
+	if err := new(agents).settle(agentfile.Definition{Provider: "api"}, &task, &o); err != nil || task.Provider != "api" || task.Model != "" {
+		t.Errorf("got %+v, %v", task, err)
 	}
 }
 

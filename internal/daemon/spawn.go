@@ -68,9 +68,6 @@ func (w *worker) enter(x *engine.Execution, h *host, r *runner.Run) error {
 	r.Servers = map[string]agent.MCPServer{spawn.ServerName: {Server: spawn.NewServer(m.run, delegates)}}
 	r.Approved = spawn.Tools(delegates)
 	delegation := cmp.Or(options.Delegation, w.opts.Delegation, api.DelegationPool)
-	if options.Agent != nil {
-		delegation = cmp.Or(options.Agent.Delegation, delegation)
-	}
 	if delegation == api.DelegationPool {
 		r.Denied = []string{"Task", "Agent"} // the tool has either name, by the version
 	}

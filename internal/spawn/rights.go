@@ -55,6 +55,16 @@ func Narrow(parent nestor.Task, defaults api.TaskOptions, s api.Spawn) (nestor.T
 			o.Above = append(slices.Clip(o.Above), b)
 		}
 	}
+	if has.Agent != nil && has.Agent.Role != "" {
+		o.Above = append(o.Above, api.Bounds{Role: has.Agent.Role, Tools: has.Tools, Swarm: parent.Swarm, Dir: parent.Dir})
+	}
+	// What the child has of its parent gives way to what its own definition says.
+	if s.Provider == "" {
+		o.Yields = append(o.Yields, "provider")
+	}
+	if s.Model == "" {
+		o.Yields = append(o.Yields, "model")
+	}
 	for name, list := range map[string][]string{s.PermissionMode: modes, s.Sandbox: levels} {
 		if name != "" && !slices.Contains(list, name) {
 			return t, invalid("%.60q: there are %s", name, strings.Join(list, ", "))
