@@ -95,6 +95,7 @@ var configSamples = map[string][2]string{
 	"delegation":                    {"cli"},
 	"results.max_bytes":             {"65536"},
 	"limits.max_failures":           {"7"},
+	"asks.timeout":                  {"0s"},
 	"workspace.kind":                {"worktree"},
 	"workspace.base":                {"main"},
 	"workspace.setup":               {"make,deps", "[make, deps]"},
