@@ -78,8 +78,12 @@ func (w *worker) enter(x *engine.Execution, h *host, r *runner.Run) error {
 		r.Env = append(r.Env, "NESTOR_SESSION_DIR="+r.Folder)
 	}
 	if options.AskFor > 0 {
+		role := cmp.Or(options.Role, w.policy.role)
+		if options.Agent != nil {
+			role = cmp.Or(options.Agent.Role, role)
+		}
 		r.Ask = func(ctx context.Context, tool string, input json.RawMessage, reason string) (runner.Verdict, error) {
-			return w.permit(ctx, m, spawn.Call{Tool: tool, Input: input, Reason: reason, Role: cmp.Or(options.Role, w.policy.role), Within: options.AskFor})
+			return w.permit(ctx, m, spawn.Call{Tool: tool, Input: input, Reason: reason, Role: role, Within: options.AskFor})
 		}
 	}
 	r.Env = append(r.Env, "TRACEPARENT="+api.TraceOf(options.Trace, run.Root, run.ID).String())

@@ -346,12 +346,37 @@ func (in AskPerson) decide(d *decision) error {
 		return nil
 	}
 	if q == nil {
+		if err := d.makeRoomForAsk(); err != nil {
+			return err
+		}
 		ask := in.Ask
 		ask.PathFromRoot = append(slices.Clip(d.Path), d.ID)
 		d.emit(&ask)
 		d.Asks[ask.AskID] = &Question{Ask: ask}
 	}
 	d.State, d.Wait = nestor.Waiting, &nestor.Wait{For: nestor.ForPerson, Ask: in.Ask.AskID, Since: d.now, Reason: in.Ask.Question}
+	return nil
+}
+
+// maxAsks is how many questions of a run are kept.
+const maxAsks = 32
+
+// makeRoomForAsk forgets the question that was answered longest ago if there are
+// many. What is open is not forgotten.
+func (d *decision) makeRoomForAsk() error {
+	if len(d.Asks) < maxAsks {
+		return nil
+	}
+	oldest := ""
+	for id, q := range d.Asks {
+		if q.Answer != nil && (oldest == "" || q.Answer.Time.Before(d.Asks[oldest].Answer.Time) || q.Answer.Time.Equal(d.Asks[oldest].Answer.Time) && id < oldest) {
+			oldest = id
+		}
+	}
+	if oldest == "" {
+		return &nestor.LimitError{Limit: "open questions", Max: maxAsks, Asked: 1}
+	}
+	delete(d.Asks, oldest)
 	return nil
 }
 

@@ -91,6 +91,10 @@ func (r Run) Expected() (list []nestor.ID) {
 // toldSize is how many bytes of a result a letter carries.
 const toldSize = 4 << 10
 
+// maxTold is how many bytes of letters there may be for one about the end of a child
+// to carry its result.
+const maxTold = 64 << 10
+
 // told says how a run ended, to its parent.
 func told(r *nestor.Result) string {
 	text := "ended with " + string(r.Status)
@@ -110,6 +114,13 @@ func told(r *nestor.Result) string {
 func (d *decision) hearEnd(id nestor.ID, c *Child, told string) {
 	if !c.Background || d.Result != nil || d.Cancel != nil {
 		return
+	}
+	size := len(told)
+	for _, l := range d.Letters {
+		size += len(l.Content)
+	}
+	if size > maxTold { // the document has to hold it, whatever others wrote
+		told = cut(told, summarySize/4)
 	}
 	from := string(id)
 	if c.Name != "" {

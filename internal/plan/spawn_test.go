@@ -113,3 +113,46 @@ func TestNumbersOfLettersAreNotUsedTwice(t *testing.T) {
 		t.Errorf("it keeps %+v and has heard %d", s.Letters, s.Heard)
 	}
 }
+
+func TestQuestionsAreBounded(t *testing.T) {
+	s := running(t, nil)
+	ask := func(n int) error {
+		return s.give(plan.AskPerson{Fence: 1, Ask: nestor.Ask{AskID: fmt.Sprint(n), Question: "which?"}})
+	}
+	for n := range 32 {
+		if err := ask(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l := limitOf(ask(32)); l == nil || l.Limit != "open questions" {
+		t.Errorf("one more is asked: %+v", l)
+	}
+	if err := ask(31); err != nil {
+		t.Errorf("one that is open is asked again: %v", err)
+	}
+	for _, n := range []int{7, 3} {
+		s.must(plan.AnswerAsk{Answer: nestor.Answer{AskID: fmt.Sprint(n), Decision: "left"}})
+	}
+	if err := ask(32); err != nil || s.Asks["7"] != nil || s.Asks["3"] == nil || len(s.Asks) != 32 {
+		t.Errorf("after two answers: %v, %d are kept", err, len(s.Asks))
+	}
+}
+
+// However much others write, the ends of children can still be taken.
+func TestEndsFitBesideLetters(t *testing.T) {
+	s := running(t, func(task *nestor.Task) { task.Limits.Children = 64 })
+	for n := range 32 {
+		s.must(plan.Write{ID: fmt.Sprint(n), Content: strings.Repeat("x", 4<<10)})
+	}
+	for n := range 64 {
+		s.must(plan.Spawn{Fence: 1, Child: number(n), Background: true, Task: nestor.Task{Input: fmt.Sprint(n)}})
+		s.must(plan.ChildEnded{Child: number(n), Status: nestor.Success, Told: "ended with success: " + strings.Repeat("y", 4<<10)})
+	}
+	size := 0
+	for _, l := range s.Letters {
+		size += len(l.Content)
+	}
+	if len(s.Letters) != 96 || size > 160<<10 {
+		t.Errorf("%d letters have %d bytes", len(s.Letters), size)
+	}
+}

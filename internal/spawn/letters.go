@@ -119,4 +119,4 @@ func (r *Run) Ask(ctx context.Context, q api.Question) (api.Reply, error) {
 }
 
 // maxQuestion is how many bytes of a question are kept.
-const maxQuestion = 8 << 10
+const maxQuestion = 2 << 10

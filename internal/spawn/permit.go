@@ -84,7 +84,7 @@ func (r *Run) Permit(ctx context.Context, c Call, all *Permits) (nestor.Answer, 
 }
 
 // maxInput is how many bytes of an input a person is shown.
-const maxInput = 16 << 10
+const maxInput = 4 << 10
 
 // bounded returns an input that a person can be shown.
 func bounded(input json.RawMessage) json.RawMessage {

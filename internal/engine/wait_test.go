@@ -1,0 +1,135 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/engine"
+)
+
+func internal(err error) nestor.Result {
+	return nestor.Result{Status: nestor.Error, Error: &nestor.Failure{Kind: nestor.Internal, Message: fmt.Sprint(err)}}
+}
+
+// severalWaits: with one slot, a run that has it back before all that it waits for
+// has ended keeps the rest from running.
+func severalWaits(t *testing.T, s *shape) {
+	n := open(t, s.connect(t), short, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
+		if x.Run().Depth() > 0 {
+			return success("leaf")
+		}
+		var g errgroup.Group
+		for i := range 3 {
+			g.Go(func() error {
+				id, err := x.Spawn(ctx, nestor.Task{Input: fmt.Sprint(i)}, "", 0)
+				if err == nil {
+					_, err = x.Await(ctx, id)
+				}
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return internal(err)
+		}
+		if x.Rested().IsZero() {
+			return internal(errors.New("it never rested"))
+		}
+		return success("all")
+	})
+	if run := n.wait(t, n.submit(t, nestor.Task{Input: "root"})); run.State != nestor.Success || run.Used != 3 {
+		t.Errorf("it is %s, %+v, with %d below", run.State, run.Result, run.Used)
+	}
+}
+
+func anyOfThem(t *testing.T, s *shape) {
+	n := open(t, s.connect(t), short, 3, func(ctx context.Context, x *engine.Execution) nestor.Result {
+		switch x.Run().Task.Input {
+		case "slow":
+			<-ctx.Done()
+			return success("")
+		case "quick":
+			return success("quick")
+		}
+		slow, err := x.Spawn(ctx, nestor.Task{Input: "slow"}, "", 0)
+		if err != nil {
+			return internal(err)
+		}
+		quick, err := x.Spawn(ctx, nestor.Task{Input: "quick"}, "", 0)
+		if err != nil {
+			return internal(err)
+		}
+		runs, err := x.AwaitAny(ctx, slow, quick)
+		if err != nil || len(runs) != 1 {
+			return internal(fmt.Errorf("%d runs, %w", len(runs), err))
+		}
+		return success(runs[0].Result.Output)
+	})
+	if run := n.wait(t, n.submit(t, nestor.Task{Input: "root"})); run.Result.Output != "quick" {
+		t.Errorf("it is %s, %+v", run.State, run.Result)
+	}
+}
+
+func givenUp(t *testing.T, s *shape) {
+	n := open(t, s.connect(t), short, 2, func(ctx context.Context, x *engine.Execution) nestor.Result {
+		if x.Run().Depth() > 0 {
+			<-ctx.Done()
+			return success("")
+		}
+		id, err := x.Spawn(ctx, nestor.Task{Input: "slow"}, "", 0)
+		if err != nil {
+			return internal(err)
+		}
+		enough := errors.New("enough")
+		waiting, stop := context.WithTimeoutCause(ctx, 50*time.Millisecond, enough)
+		defer stop()
+		if _, err := x.Await(waiting, id); !errors.Is(err, enough) {
+			return internal(fmt.Errorf("it ends with %w", err))
+		}
+		return success("went on")
+	})
+	if run := n.wait(t, n.submit(t, nestor.Task{Input: "root"})); run.Result.Output != "went on" {
+		t.Errorf("it is %s, %+v", run.State, run.Result)
+	}
+}
+
+func backgroundEnd(t *testing.T, s *shape) {
+	n := open(t, s.connect(t), short, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
+		if x.Run().Depth() > 0 {
+			return success("found it")
+		}
+		if more, err := x.Expect(ctx, 0); more || err != nil {
+			return internal(fmt.Errorf("before anything is started: %v, %w", more, err))
+		}
+		for _, name := range []string{"first", "second"} {
+			if _, err := x.Submit(ctx, engine.Submission{Task: nestor.Task{Input: name}, Name: name, Background: true}); err != nil {
+				return internal(err)
+			}
+		}
+		heard, text := 0, ""
+		for {
+			more, err := x.Expect(ctx, heard)
+			if err != nil {
+				return internal(err)
+			}
+			letters, _ := x.Letters(heard)
+			if !more || len(letters) == 0 {
+				break
+			}
+			for _, l := range letters {
+				heard, text = l.N, text+l.Content+";"
+			}
+			x.Heard(heard)
+		}
+		return success(text)
+	})
+	want := "It ended with success: found it;It ended with success: found it;"
+	if run := n.wait(t, n.submit(t, nestor.Task{Input: "root"})); run.State != nestor.Success || run.Result.Output != want {
+		t.Errorf("it is %s, %+v", run.State, run.Result)
+	}
+}
