@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -166,7 +165,7 @@ func (s *DirStore) ListSummaries(_ context.Context, project string) ([]Summary, 
 
 // eachFile calls do with the files of a project's folder whose names end so.
 func (s *DirStore) eachFile(project, suffix string, do func(root *os.Root, session string, info fs.FileInfo) error) error {
-	if !plainName.MatchString(project) {
+	if !plainName().MatchString(project) {
 		return badKey(SessionKey{Project: project})
 	}
 	s.mu.RLock()
@@ -182,7 +181,7 @@ func (s *DirStore) eachFile(project, suffix string, do func(root *os.Root, sessi
 	}
 	for _, e := range entries {
 		session, ok := strings.CutSuffix(e.Name(), suffix)
-		if !ok || !e.Type().IsRegular() || !plainSession.MatchString(session) {
+		if !ok || !e.Type().IsRegular() || !plainSession().MatchString(session) {
 			continue
 		}
 		info, err := e.Info()
@@ -245,15 +244,15 @@ func (s *DirStore) DeleteTranscript(_ context.Context, key SessionKey) error {
 }
 
 var (
-	plainName    = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}$`)
-	plainSession = regexp.MustCompile(`^[A-Za-z0-9_-]{1,200}$`)
+	plainName    = pattern(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,254}$`)
+	plainSession = pattern(`^[A-Za-z0-9_-]{1,200}$`)
 )
 
 func badKey(key SessionKey) error { return fmt.Errorf("not a key for a folder: %.200q", key.String()) }
 
 // dirStoreFile returns the path of a transcript below the root.
 func dirStoreFile(key SessionKey) (string, error) {
-	if !plainName.MatchString(key.Project) || !plainSession.MatchString(key.Session) {
+	if !plainName().MatchString(key.Project) || !plainSession().MatchString(key.Session) {
 		return "", badKey(key)
 	}
 	name := path.Join(key.Project, key.Session)

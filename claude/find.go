@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -179,7 +178,7 @@ func reason(err error) error {
 	return err
 }
 
-var versionLine = regexp.MustCompile(`^(\d+)\.(\d+)\.(\d+)`)
+var versionLine = pattern(`^(\d+)\.(\d+)\.(\d+)`)
 
 // Version asks the CLI at path for its version, such as "2.1.325". The CLI
 // sees an empty home and none of the caller's environment but PATH.
@@ -199,7 +198,7 @@ func Version(ctx context.Context, path string) (string, error) {
 		}
 		return "", fmt.Errorf("asking %s for its version: %w", path, err)
 	}
-	v := versionLine.Find(out)
+	v := versionLine().Find(out)
 	if v == nil {
 		return "", fmt.Errorf("asking %s for its version: it answered %.80q", path, out)
 	}
@@ -239,7 +238,7 @@ func Supported(version string) bool {
 
 // parseVersion returns zeros for what is not a version.
 func parseVersion(v string) (parts [3]int) {
-	for i, digits := range versionLine.FindStringSubmatch(v) {
+	for i, digits := range versionLine().FindStringSubmatch(v) {
 		if i > 0 {
 			parts[i-1], _ = strconv.Atoi(digits)
 		}

@@ -96,7 +96,7 @@ func (m Matcher) covers(subject string) bool {
 	if m.pattern == "" {
 		return true
 	}
-	if listed.MatchString(m.pattern) {
+	if listed().MatchString(m.pattern) {
 		names := strings.FieldsFunc(m.pattern, func(r rune) bool { return r == '|' || r == ',' })
 		return slices.ContainsFunc(names, func(name string) bool { return strings.TrimSpace(name) == subject })
 	}
@@ -106,7 +106,7 @@ func (m Matcher) covers(subject string) bool {
 
 // compile returns the pattern, or nil for a list of names.
 func (m Matcher) compile() (*regexp.Regexp, error) {
-	if listed.MatchString(m.pattern) {
+	if listed().MatchString(m.pattern) {
 		return nil, nil
 	}
 	expr, err := regexp.Compile(m.pattern)

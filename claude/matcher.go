@@ -29,7 +29,7 @@ type Matcher struct {
 // listed holds what a matcher may be made of to be read as a list of exact
 // names; with any other character in it the CLI reads it as an unanchored
 // JavaScript regular expression. Measured on 2.1.289.
-var listed = regexp.MustCompile(`^[A-Za-z0-9_\-, |]*$`)
+var listed = pattern(`^[A-Za-z0-9_\-, |]*$`)
 
 // Tool matches the tools with these names, such as "Bash" or
 // "mcp__github__create_issue".
@@ -53,7 +53,7 @@ func Exactly(values ...string) Matcher {
 		if v == "" || v == "*" || strings.TrimSpace(v) != v {
 			return Matcher{err: fmt.Errorf("%q is no name: use the zero Matcher to match everything", v)}
 		}
-		plain = plain && listed.MatchString(v) && !strings.ContainsAny(v, " ,|")
+		plain = plain && listed().MatchString(v) && !strings.ContainsAny(v, " ,|")
 	}
 	if plain {
 		return Matcher{pattern: strings.Join(values, "|")}
@@ -66,7 +66,7 @@ func Exactly(values ...string) Matcher {
 }
 
 // outsideToolName is what the CLI replaces by "_" in the names of MCP tools.
-var outsideToolName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+var outsideToolName = pattern(`[^a-zA-Z0-9_-]`)
 
 // MCPServerTools matches every tool of these MCP servers, named as in
 // Options.MCPServers. The server of a plugin is "plugin_<plugin>_<server>".
@@ -79,7 +79,7 @@ func MCPServerTools(servers ...string) Matcher {
 		if s == "" {
 			return Matcher{err: errors.New("a server has an empty name")}
 		}
-		patterns[i] = "^mcp__" + outsideToolName.ReplaceAllString(s, "_") + "__.*"
+		patterns[i] = "^mcp__" + outsideToolName().ReplaceAllString(s, "_") + "__.*"
 	}
 	return Matcher{pattern: strings.Join(patterns, "|")}
 }
@@ -90,7 +90,7 @@ func Pattern(expr string) Matcher {
 	if expr == "" || expr == "*" {
 		return Matcher{err: fmt.Errorf("pattern %q matches everything: use the zero Matcher", expr)}
 	}
-	if listed.MatchString(expr) {
+	if listed().MatchString(expr) {
 		return Matcher{err: fmt.Errorf("the CLI reads pattern %q as an exact name: use Tool or Exactly, or write %q", expr, expr+".*")}
 	}
 	if _, err := syntax.Parse(expr, syntax.Perl); err != nil && !onlyJavaScript(err) {

@@ -3,7 +3,6 @@ package claude
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -73,8 +72,8 @@ func truncatedPrefix(key string) string {
 }
 
 var (
-	projectNameVariable = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	windowsDevice       = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])$`)
+	projectNameVariable = pattern(`^[A-Za-z0-9_-]{1,64}$`)
+	windowsDevice       = pattern(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])$`)
 )
 
 // projectNameOverride returns the folder name that CLAUDE_CODE_PROJECT_DIR_NAME
@@ -82,7 +81,7 @@ var (
 // too (seen in 2.1.325).
 func projectNameOverride() string {
 	name := os.Getenv("CLAUDE_CODE_PROJECT_DIR_NAME")
-	if !projectNameVariable.MatchString(name) || windowsDevice.MatchString(name) {
+	if !projectNameVariable().MatchString(name) || windowsDevice().MatchString(name) {
 		return ""
 	}
 	return name

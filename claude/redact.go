@@ -1,9 +1,7 @@
 package claude
 
-import "regexp"
-
 // secrets are what must not stand in an error: keys and tokens, by their form.
-var secrets = regexp.MustCompile(`(?i)` +
+var secrets = pattern(`(?i)` +
 	`sk-[a-z0-9_-]{8,}` + // Anthropic and others
 	`|bearer\s+[a-z0-9._~+/=-]{8,}` +
 	`|eyJ[a-z0-9_-]{10,}\.[a-z0-9_-]{10,}\.[a-z0-9_-]*` + // JSON web tokens
@@ -14,4 +12,4 @@ var secrets = regexp.MustCompile(`(?i)` +
 	`|(?:api[_-]?key|token|secret|password)["']?\s*[=:]\s*["']?[^\s"',;]{6,}`)
 
 // redact takes secrets out of text.
-func redact(text string) string { return secrets.ReplaceAllString(text, "[redacted]") }
+func redact(text string) string { return secrets().ReplaceAllString(text, "[redacted]") }

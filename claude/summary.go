@@ -2,7 +2,6 @@ package claude
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -140,10 +139,10 @@ func (d *sessionDigest) addPrompt(l *transcriptLine) {
 }
 
 var (
-	commandName = regexp.MustCompile(`<command-name>(.*?)</command-name>`)
-	bashInput   = regexp.MustCompile(`<bash-input>(.*?)</bash-input>`)
+	commandName = pattern(`<command-name>(.*?)</command-name>`)
+	bashInput   = pattern(`<bash-input>(.*?)</bash-input>`)
 	// generated is how texts start that the CLI or an editor put in.
-	generated = regexp.MustCompile(`^(<[a-z][\w-]*[\s>]|\[Request interrupted by user)`)
+	generated = pattern(`^(<[a-z][\w-]*[\s>]|\[Request interrupted by user)`)
 )
 
 // maxFirstPrompt is how many characters of the first prompt are kept.
@@ -154,15 +153,15 @@ func (d *sessionDigest) addPromptText(text string) {
 	if text == "" {
 		return
 	}
-	if m := commandName.FindStringSubmatch(text); m != nil {
+	if m := commandName().FindStringSubmatch(text); m != nil {
 		setOnce(&d.Command, cutPrompt(strings.TrimSpace(m[1])))
 		return
 	}
-	if m := bashInput.FindStringSubmatch(text); m != nil {
+	if m := bashInput().FindStringSubmatch(text); m != nil {
 		d.FirstPrompt = cutPrompt("! " + strings.TrimSpace(m[1]))
 		return
 	}
-	if !generated.MatchString(text) {
+	if !generated().MatchString(text) {
 		d.FirstPrompt = cutPrompt(text)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -62,9 +61,9 @@ type TranscriptMessage struct {
 	Raw             json.RawMessage // the whole entry
 }
 
-var sessionIDForm = regexp.MustCompile(`(?i)^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+var sessionIDForm = pattern(`(?i)^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
-func validSessionID(id string) bool { return sessionIDForm.MatchString(id) }
+func validSessionID(id string) bool { return sessionIDForm().MatchString(id) }
 
 func checkSessionID(id string) error {
 	if !validSessionID(id) {

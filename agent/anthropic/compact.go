@@ -3,7 +3,6 @@ package anthropic
 import (
 	"context"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +30,7 @@ const (
 	smallResult  = 400 // bytes; a result of no more is not worth dropping
 )
 
-var summaryTags = regexp.MustCompile(`(?s)<summary>(.*)</summary>`)
+var summaryTags = pattern(`(?s)<summary>(.*)</summary>`)
 
 // limit is how many tokens a conversation may have.
 func (t *turn) limit() int {
@@ -171,7 +170,7 @@ func summaryOf(a *answer) string {
 			text += b.Text
 		}
 	}
-	if m := summaryTags.FindStringSubmatch(text); m != nil {
+	if m := summaryTags().FindStringSubmatch(text); m != nil {
 		text = m[1]
 	}
 	return strings.TrimSpace(text)

@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"sync"
 )
@@ -107,10 +106,10 @@ func (m *MemRecords) Load(_ context.Context, session string) ([]json.RawMessage,
 type DirRecords string
 
 // sessionName is what a session may be called, for it becomes a file.
-var sessionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
+var sessionName = pattern(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
 
 func (d DirRecords) path(session string) (string, error) {
-	if !sessionName.MatchString(session) {
+	if !sessionName().MatchString(session) {
 		return "", fmt.Errorf("%q is no name of a session: it has letters, digits, - and _", session)
 	}
 	return filepath.Join(string(d), session+".jsonl"), nil

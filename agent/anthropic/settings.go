@@ -69,7 +69,7 @@ func (p *Provider) settingsOf(c agent.Config) (*settings, error) {
 	if !slices.Contains(permissionModes, s.mode) {
 		fail("there is no permission mode %q; there are: default, acceptEdits, bypassPermissions, plan, dontAsk", s.mode)
 	}
-	if c.Resume != "" && !sessionName.MatchString(c.Resume) {
+	if c.Resume != "" && !sessionName().MatchString(c.Resume) {
 		fail("%q is no session to resume: its name has letters, digits, - and _", c.Resume)
 	}
 	for _, text := range c.AllowedTools {
