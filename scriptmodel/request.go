@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -105,8 +104,8 @@ func (c content) toolResults() (texts []string) {
 
 // What the Claude CLI adds to the user's messages by itself.
 var (
-	reminder    = regexp.MustCompile(`(?s)<system-reminder>.*?</system-reminder>`)
-	interrupted = regexp.MustCompile(`(?m)^\[Request interrupted by user[^\]]*\]$`)
+	reminder    = pattern(`(?s)<system-reminder>.*?</system-reminder>`)
+	interrupted = pattern(`(?m)^\[Request interrupted by user[^\]]*\]$`)
 )
 
 // prompt returns what a person or a program said in the message, if anything.
@@ -114,8 +113,8 @@ func (m message) prompt() string {
 	if m.Role != "user" {
 		return ""
 	}
-	text := reminder.ReplaceAllString(m.Content.text(), "")
-	return strings.TrimSpace(interrupted.ReplaceAllString(text, ""))
+	text := reminder().ReplaceAllString(m.Content.text(), "")
+	return strings.TrimSpace(interrupted().ReplaceAllString(text, ""))
 }
 
 // problem says what the real API would refuse, in its words, or nothing.

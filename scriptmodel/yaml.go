@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -109,16 +108,16 @@ func keys(t reflect.Type) (names []string) {
 	return names
 }
 
-var yamlPlace = regexp.MustCompile(`(?:yaml: )?(?:unmarshal errors:\s*)?(?:line (\d+): )?`)
+var yamlPlace = pattern(`(?:yaml: )?(?:unmarshal errors:\s*)?(?:line (\d+): )?`)
 
 // yamlLine is the line that an error of the YAML library names, or zero.
 func yamlLine(err error) int {
-	line, _ := strconv.Atoi(yamlPlace.FindStringSubmatch(err.Error())[1])
+	line, _ := strconv.Atoi(yamlPlace().FindStringSubmatch(err.Error())[1])
 	return line
 }
 
 // yamlText is what an error of the YAML library says, without the line.
 func yamlText(err error) string {
 	text := err.Error()
-	return strings.TrimPrefix(text, yamlPlace.FindString(text))
+	return strings.TrimPrefix(text, yamlPlace().FindString(text))
 }

@@ -96,7 +96,6 @@ var configSamples = map[string][2]string{
 	"results.max_bytes":             {"65536"},
 	"asks.timeout":                  {"3m"},
 	"limits.max_failures":           {"7"},
-	"asks.timeout":                  {"0s"},
 	"workspace.kind":                {"worktree"},
 	"workspace.base":                {"main"},
 	"workspace.setup":               {"make,deps", "[make, deps]"},

@@ -5,6 +5,7 @@ package sandbox
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 )
@@ -13,16 +14,28 @@ import (
 // starts is the program that NESTOR_BENCH_PROGRAM names, or this test binary,
 // which has less to initialize than nestor.
 func BenchmarkTrue(b *testing.B) {
+	var bare time.Duration // the median
 	run := func(b *testing.B, argv []string) {
 		var used time.Duration // of processor time, which a busy machine does not stretch
+		var took []time.Duration
 		for b.Loop() {
+			began := time.Now()
 			cmd := exec.Command(argv[0], argv[1:]...)
 			cmd.Dir = "/usr"
 			if out, err := cmd.CombinedOutput(); err != nil {
 				b.Fatalf("%v: %s", err, out)
 			}
+			took = append(took, time.Since(began))
 			used += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 		}
+		slices.Sort(took)
+		median := took[len(took)/2]
+		if bare == 0 {
+			bare = median
+		}
+		b.ReportMetric(float64(median.Microseconds())/1000, "median-ms")
+		b.ReportMetric(float64((median-bare).Microseconds())/1000, "added-ms")
+		b.ReportMetric(float64(median)/float64(bare), "x-bare")
 		b.ReportMetric(float64(used.Microseconds())/1000/float64(b.N), "cpu-ms/op")
 	}
 	b.Run("bare", func(b *testing.B) { run(b, []string{"true"}) })

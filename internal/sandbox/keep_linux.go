@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -55,7 +57,7 @@ func keep(trial bool, args []string) {
 	if err := unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		broken(fmt.Errorf("closing descriptors: %w", err))
 	}
-	child, err := start(argv)
+	child, err := start(argv, o.environ(os.Environ()))
 	if err != nil {
 		last(notRun(argv[0], err))
 	}
@@ -87,14 +89,23 @@ func keep(trial bool, args []string) {
 	}
 }
 
+// environ is the environment of the command, made of the keeper's.
+func (o orders) environ(env []string) []string {
+	env = slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, procsVariable+"=") })
+	if o.Procs != nil {
+		env = append(env, procsVariable+"="+*o.Procs)
+	}
+	return env
+}
+
 // start starts the command as the leader of a process group.
-func start(argv []string) (pid int, err error) {
+func start(argv, env []string) (pid int, err error) {
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
 		return 0, err
 	}
 	return syscall.ForkExec(path, argv, &syscall.ProcAttr{
-		Env:   os.Environ(),
+		Env:   env,
 		Files: []uintptr{0, 1, 2},
 		Sys:   &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	})

@@ -123,6 +123,11 @@ type startedKeeper struct {
 
 // startKeeper starts a keeper in the namespaces that the orders demand.
 func startKeeper(mark string, o orders, argv []string, stderr io.Writer) (*startedKeeper, error) {
+	// A keeper has little to do: it is faster started on one processor. What the
+	// command is told of them stays as it was.
+	if procs, set := os.LookupEnv(procsVariable); set {
+		o.Procs = &procs
+	}
 	args, err := o.arguments()
 	if err != nil {
 		return nil, err
@@ -146,6 +151,7 @@ func startKeeper(mark string, o orders, argv []string, stderr io.Writer) (*start
 	}
 	cmd := exec.Command("/proc/self/exe", append(append([]string{mark}, args...), argv...)...)
 	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), procsVariable+"=1")
 	cmd.ExtraFiles = []*os.File{leashEnd, wordEnd}
 	cmd.Stderr = stderr
 	if mark == keepMark {

@@ -14,6 +14,9 @@ const (
 	probeMark     = "nestor-sandbox-probe" // a keeper that makes its root and no more
 )
 
+// procsVariable is how many processors a program in Go uses.
+const procsVariable = "GOMAXPROCS"
+
 const (
 	maxPiece  = 64 << 10 // bytes: Linux takes 128 KiB in one argument
 	maxOrders = 1 << 20  // bytes: all arguments share 2 MiB with the environment
@@ -29,6 +32,7 @@ type orders struct {
 	Network  Network `json:"network,omitempty"`
 	Limits   Limits  `json:"limits,omitzero"`
 	Exceeded []byte  `json:"exceeded,omitempty"`
+	Procs    *string `json:"procs,omitempty"` // GOMAXPROCS of the command; nil means that it has none
 }
 
 // place is a path and what may be done with what is there. The paths are bytes,
