@@ -193,7 +193,7 @@ var architecture = rules{
 		},
 		"internal/spawn": {
 			why:  "what an agent can do with others; who executes it, and on what, is behind its interfaces",
-			ours: []string{".", "api", "internal/plan"},
+			ours: []string{".", "api", "internal/permission", "internal/plan"},
 			outside: allow{
 				"os":                                     "the folders of sessions",
 				"net/http":                               "the statuses of problems",

@@ -146,12 +146,12 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 	case o.PermissionMode == "" || yields("permission_mode"):
 		o.PermissionMode = d.PermissionMode
 	default:
-		o.PermissionMode = stricter(o.PermissionMode, d.PermissionMode)
+		o.PermissionMode = permission.StricterMode(o.PermissionMode, d.PermissionMode)
 	}
 	if o.Tools == nil {
 		o.Tools = a.tools
 	}
-	o.Tools = meetTools(o.Tools, d.Tools)
+	o.Tools = permission.MeetTools(o.Tools, d.Tools)
 	var err error
 	if o.Inputs, err = d.CheckInputs(o.Inputs); err != nil {
 		return err
@@ -204,55 +204,6 @@ func settleLimits(own, defined nestor.Limits, yields func(string) bool) nestor.L
 	return first.Or(defined).Or(own)
 }
 
-// strictness orders modes, from those that allow most to those that allow least.
-var strictness = []string{
-	permission.ModeBypass, permission.ModeAcceptEdits, permission.ModeAuto, permission.ModeDefault, permission.ModeDontAsk, permission.ModePlan,
-}
-
-func stricter(a, b string) string {
-	if slices.Index(strictness, b) > slices.Index(strictness, a) {
-		return b
-	}
-	return a
-}
-
-// meetTools returns the rules about tools that are in both lists: of two about the
-// same tool, the one that says which calls. Nil means all tools.
-func meetTools(a, b []string) []string {
-	switch {
-	case a == nil:
-		return slices.Clone(b)
-	case b == nil:
-		return slices.Clone(a)
-	}
-	both := []string{}
-	for _, x := range a {
-		for _, y := range b {
-			rule, ok := meetRules(x, y)
-			if ok && !slices.Contains(both, rule) {
-				both = append(both, rule)
-			}
-		}
-	}
-	return both
-}
-
-func meetRules(x, y string) (string, bool) {
-	xName, xSome, _ := strings.Cut(x, "(")
-	yName, ySome, _ := strings.Cut(y, "(")
-	switch {
-	case xName == yName && (xSome == ySome || ySome == ""):
-		return x, true
-	case xName == yName && xSome == "":
-		return y, true
-	case strings.HasPrefix(xName, "mcp__") && strings.HasPrefix(xName, strings.TrimSuffix(yName, "__*")+"__"):
-		return x, true
-	case strings.HasPrefix(yName, "mcp__") && strings.HasPrefix(yName, strings.TrimSuffix(xName, "__*")+"__"):
-		return y, true
-	}
-	return "", false
-}
-
 // meetRoles returns the policy of a run whose agent's definition has a role of its
 // own, or brings tools: what both roles allow, and what the list of tools says.
 // The role of the run itself may be nil.
@@ -286,7 +237,7 @@ func meetRoles(own *permission.Policy, o api.TaskOptions, place permission.Place
 	if o.Tools == nil {
 		return own, nil
 	}
-	own.Tools = meetTools(own.Tools, toolNames(o.Tools))
+	own.Tools = permission.MeetTools(own.Tools, toolNames(o.Tools))
 	listed := permission.Grant{Mode: o.PermissionMode}
 	for _, text := range o.Tools {
 		rule, err := permission.ParseRule(text)

@@ -96,7 +96,7 @@ func (w *worker) skillDir(d agentfile.Definition, run runner.Run) string {
 func servers(d agentfile.Definition, tools []string, skillDir string, o toolserver.Options) (map[string]agent.MCPServer, error) {
 	exists := func(name string) bool {
 		return tools == nil || slices.ContainsFunc(tools, func(rule string) bool {
-			_, ok := meetRules(rule, name)
+			_, ok := permission.MeetRules(rule, name)
 			return ok || strings.HasPrefix(rule, name+"__")
 		})
 	}

@@ -184,7 +184,7 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 		return nil, err
 	}
 	if own != nil && o.Tools != nil {
-		own.Tools = meetTools(own.Tools, toolNames(o.Tools))
+		own.Tools = permission.MeetTools(own.Tools, toolNames(o.Tools))
 	}
 	return meetRoles(own, o, place, p.roles)
 }

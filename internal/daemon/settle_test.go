@@ -80,25 +80,6 @@ func TestModesOnlyGetStricter(t *testing.T) {
 	}
 }
 
-func TestToolsOnlyNarrow(t *testing.T) {
-	for _, test := range []struct{ a, b, want []string }{
-		{nil, nil, nil},
-		{nil, []string{"Read"}, []string{"Read"}},
-		{[]string{"Read"}, nil, []string{"Read"}},
-		{[]string{"Read"}, []string{}, []string{}},
-		{[]string{"Read", "Bash"}, []string{"Bash(git *)", "Write"}, []string{"Bash(git *)"}},
-		{[]string{"Bash(git *)"}, []string{"Bash"}, []string{"Bash(git *)"}},
-		{[]string{"Bash(git *)"}, []string{"Bash(go *)"}, []string{}},
-		{[]string{"mcp__a", "mcp__b__x"}, []string{"mcp__a__y", "mcp__b"}, []string{"mcp__a__y", "mcp__b__x"}},
-		{[]string{"mcp__a__*"}, []string{"mcp__a__y"}, []string{"mcp__a__y"}},
-		{[]string{"mcp__ab"}, []string{"mcp__a__y"}, []string{}},
-	} {
-		if got := meetTools(test.a, test.b); !slices.Equal(got, test.want) || (got == nil) != (test.want == nil) {
-			t.Errorf("%q and %q are %q, want %q", test.a, test.b, got, test.want)
-		}
-	}
-}
-
 // An agent that has no tools gets none, which is not the same as all.
 func TestNoToolsAreNotAll(t *testing.T) {
 	for _, tools := range [][]string{nil, {}} {

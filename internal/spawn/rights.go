@@ -10,6 +10,7 @@ import (
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/internal/permission"
 )
 
 // Narrow returns the task of a child: what is asked for, as far as the parent may
@@ -39,8 +40,8 @@ func Narrow(parent nestor.Task, defaults api.TaskOptions, s api.Spawn) (nestor.T
 		return t, err
 	}
 	o := api.TaskOptions{
-		Tools: MeetTools(has.Tools, s.Tools), Role: or(s.Role, has.Role), Delegation: has.Delegation, Trace: has.Trace, AskFor: has.AskFor, Resources: has.Resources,
-		PermissionMode: stricter(modes, has.PermissionMode, s.PermissionMode), Sandbox: stricter(levels, has.Sandbox, s.Sandbox),
+		Tools: permission.MeetTools(has.Tools, s.Tools), Role: or(s.Role, has.Role), Delegation: has.Delegation, Trace: has.Trace, AskFor: has.AskFor, Resources: has.Resources,
+		PermissionMode: permission.StricterMode(has.PermissionMode, s.PermissionMode), Sandbox: stricter(has.Sandbox, s.Sandbox),
 		Above: has.Above,
 	}
 	// What has no role bounds those below by its tools, which are in theirs; and what
@@ -65,7 +66,7 @@ func Narrow(parent nestor.Task, defaults api.TaskOptions, s api.Spawn) (nestor.T
 	if s.Model == "" {
 		o.Yields = append(o.Yields, "model")
 	}
-	for name, list := range map[string][]string{s.PermissionMode: modes, s.Sandbox: levels} {
+	for name, list := range map[string][]string{s.PermissionMode: permission.Modes(), s.Sandbox: levels} {
 		if name != "" && !slices.Contains(list, name) {
 			return t, invalid("%.60q: there are %s", name, strings.Join(list, ", "))
 		}
@@ -86,57 +87,19 @@ func or(a, b string) string {
 	return b
 }
 
-// What a task can name, the strictest first.
-var (
-	modes  = []string{"plan", "dontAsk", "default", "acceptEdits", "auto", "bypassPermissions"}
-	levels = []string{"strict", "files", "off"}
-)
+// levels are those of sandboxes, the strictest first.
+var levels = []string{"strict", "files", "off"}
 
-// stricter returns what is asked for, unless what the parent has is stricter. An
-// unknown word, which may mean anything, is the strictest.
-func stricter(order []string, has, asked string) string {
+// stricter returns the level that is asked for, unless that of the parent is
+// stricter. An unknown word, which may mean anything, is the strictest.
+func stricter(has, asked string) string {
 	if asked == "" {
 		return has
 	}
 	if has == "" {
 		return asked
 	}
-	return order[min(max(0, slices.Index(order, has)), max(0, slices.Index(order, asked)))]
-}
-
-// MeetTools returns the tools that both lists hold; nil means all. Where one of them
-// has a tool and the other a rule about it, such as Bash(git *), it is the rule.
-func MeetTools(a, b []string) []string {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
-	}
-	both := []string{} // which is not all
-	for _, x := range a {
-		for _, y := range b {
-			var common string
-			switch {
-			case x == y, toolOf(x) == y:
-				common = x
-			case toolOf(y) == x:
-				common = y
-			default:
-				continue
-			}
-			if !slices.Contains(both, common) {
-				both = append(both, common)
-			}
-		}
-	}
-	return both
-}
-
-// toolOf returns the tool that a rule is about.
-func toolOf(rule string) string {
-	name, _, _ := strings.Cut(rule, "(")
-	return strings.TrimSpace(name)
+	return levels[min(max(0, slices.Index(levels, has)), max(0, slices.Index(levels, asked)))]
 }
 
 // within returns a folder of a child: below that of the parent, or the same.
