@@ -282,21 +282,28 @@ func (f *following) ended(ctx context.Context, client *api.Client) (api.Run, err
 	return run, err
 }
 
+// lingerFor is how long a command that has seen the end of its run may take to ask
+// what came of it.
+const lingerFor = time.Second
+
 // linger keeps the daemon in this process alive as long as other commands follow
 // runs that it has.
 func (f *following) linger(ctx context.Context, l *link, interrupts <-chan os.Signal) {
 	if !l.own || f.hits > 0 {
 		return
 	}
-	told := false
+	others, last := false, time.Now() // whether there were some, and when they were seen last
 	for {
 		info, err := l.client.Info(ctx)
-		if err != nil || info.Followers == 0 {
+		if err != nil || info.Followers == 0 && (!others || time.Since(last) > lingerFor) {
 			return
 		}
-		if !told && !f.opts.quiet {
-			fmt.Fprintln(f.stderr, "nestor: done; staying while other commands follow runs in this process (Ctrl-C hands them over; 'nestor serve' would own the project instead)")
-			told = true
+		if info.Followers > 0 {
+			last = time.Now()
+			if !others && !f.opts.quiet {
+				fmt.Fprintln(f.stderr, "nestor: done; staying while other commands follow runs in this process (Ctrl-C hands them over; 'nestor serve' would own the project instead)")
+			}
+			others = true
 		}
 		select {
 		case <-interrupts:
