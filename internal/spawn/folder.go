@@ -68,19 +68,18 @@ func (f *Folders) find(ctx context.Context, root nestor.ID) (string, error) {
 	if _, err := nestor.ParseID(string(root)); err != nil {
 		return "", err
 	}
-	tail := "-" + string(root)[len(root)-8:]
-	entries, err := os.ReadDir(f.dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	dir := ""
-	for _, e := range entries {
-		if e.IsDir() && strings.HasSuffix(e.Name(), tail) {
-			dir = filepath.Join(f.dir, e.Name())
+	topic, tail := f.topic(ctx, root), "-"+string(root)[len(root)-8:]
+	dir := filepath.Join(f.dir, root.Time().Local().Format("20060102-1504")+"-"+slug(topic)+tail)
+	if topic == "" { // it is not known any more, and its folder may have been named by it
+		entries, err := os.ReadDir(f.dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
 		}
-	}
-	if dir == "" {
-		dir = filepath.Join(f.dir, root.Time().Local().Format("20060102-1504")+"-"+slug(f.topic(ctx, root))+tail)
+		for _, e := range entries {
+			if e.IsDir() && strings.HasSuffix(e.Name(), tail) {
+				dir = filepath.Join(f.dir, e.Name())
+			}
+		}
 	}
 	for _, sub := range []string{".agents", "results", "signals"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
