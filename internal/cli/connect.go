@@ -90,6 +90,9 @@ func become(ctx context.Context, o daemon.Options) (*link, error) {
 	if err := claim(o.Dir, os.Environ()); err != nil {
 		return nil, err
 	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400) // it starts sooner, and a command's memory is not needed for long
+	}
 	d := daemon.New(o)
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)

@@ -102,7 +102,12 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer closing(&err, lock.Release)
-	b, h, err := d.open(ctx, home)
+	left, rest, err := begin(home)
+	if err != nil {
+		return err
+	}
+	defer rest(&err)
+	b, h, err := d.open(ctx, home, left)
 	if err != nil {
 		return err
 	}
@@ -167,8 +172,8 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 }
 
 // open opens the broker and the history, and kills what an earlier owner of the
-// project left running, all at once.
-func (d *Daemon) open(ctx context.Context, home string) (b *broker.Broker, h *history.History, err error) {
+// project may have left running, all at once.
+func (d *Daemon) open(ctx context.Context, home string, left bool) (b *broker.Broker, h *history.History, err error) {
 	var g errgroup.Group
 	g.Go(func() (err error) {
 		b, err = d.openBroker(ctx, home)
@@ -179,6 +184,9 @@ func (d *Daemon) open(ctx context.Context, home string) (b *broker.Broker, h *hi
 		return err
 	})
 	g.Go(func() error {
+		if !left {
+			return nil
+		}
 		if n := sweep(api.SocketVariable + "=" + AgentSocketPath(d.opts.Dir)); n > 0 {
 			d.opts.Log.Warn("killed what an earlier owner of the project left running", "processes", n)
 		}

@@ -46,6 +46,27 @@ func socketPath(dir, name, otherwise string) string {
 	return filepath.Join("/tmp", "nestor-"+strconv.Itoa(os.Getuid()), hex.EncodeToString(sum[:8])+otherwise)
 }
 
+// begin notes that the project has an owner, who is at work. It tells whether an
+// earlier one did not come to its end, and returns what takes the note back when
+// this one does.
+func begin(home string) (left bool, ended func(*error), err error) {
+	name := filepath.Join(home, "at-work")
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		left, err = true, nil
+	} else if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return false, nil, fmt.Errorf("noting the owner of the project: %w", err)
+	}
+	return left, func(err *error) {
+		if *err == nil {
+			*err = os.Remove(name)
+		}
+	}, nil
+}
+
 // ignore keeps git from all that is in a project's folder but its config, unless
 // somebody has said otherwise there.
 func ignore(home string) error {
