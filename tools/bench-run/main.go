@@ -1,5 +1,5 @@
 // Command bench-run measures what 'nestor run' adds to the provider beneath it: the
-// time to the first text, and that of a conversation with a hundred tool calls.
+// time to the first event and the first text, and that of a conversation with a hundred tool calls.
 // Both sides are processes, started in turn; the CLI is the real one, the model is
 // scripted. It prints Markdown. 'make bench-run' runs it.
 package main
@@ -144,9 +144,9 @@ func (b *bench) all(ctx context.Context) error {
 		for _, part := range []struct {
 			what, prompt string
 			rounds       int
-			first        bool
-		}{{"to the first text", "hello", 15, true}, {"a hundred tool calls, 20 ms each to the model", "hundred", 5, false}} {
-			if err := b.row(ctx, provider, part.what, part.prompt, part.rounds, part.first); err != nil {
+			until        moment
+		}{{"to the first event", "hello", 15, firstEvent}, {"to the first text", "hello", 15, firstText}, {"a hundred tool calls, 20 ms each to the model", "hundred", 5, theEnd}} {
+			if err := b.row(ctx, provider, part.what, part.prompt, part.rounds, part.until); err != nil {
 				return err
 			}
 		}
@@ -172,14 +172,14 @@ func (b *bench) configure() error {
 }
 
 // row measures both sides in turn, and prints what it found.
-func (b *bench) row(ctx context.Context, provider, what, prompt string, rounds int, first bool) error {
+func (b *bench) row(ctx context.Context, provider, what, prompt string, rounds int, until moment) error {
 	var plain, lone, served []time.Duration
 	for i := range rounds + 1 { // the first time makes files, and is not counted
 		for _, side := range []struct {
 			into *[]time.Duration
 			cmd  *exec.Cmd
 		}{{&plain, b.bare(ctx, provider, prompt)}, {&lone, b.nestor(ctx, "lone", provider, prompt)}} {
-			took, err := measure(side.cmd, first)
+			took, err := measure(side.cmd, until)
 			if err != nil {
 				return err
 			}
@@ -202,7 +202,7 @@ func (b *bench) row(ctx context.Context, provider, what, prompt string, rounds i
 		return fmt.Errorf("the daemon says nothing: %w", err)
 	}
 	for i := range rounds + 1 {
-		took, err := measure(b.nestor(ctx, "served", provider, prompt), first)
+		took, err := measure(b.nestor(ctx, "served", provider, prompt), until)
 		if err != nil {
 			return err
 		}
@@ -262,8 +262,17 @@ func (b *bench) project(name string) string {
 	return dir
 }
 
-// measure returns how long a process takes to print the first text, or to end.
-func measure(cmd *exec.Cmd, first bool) (took time.Duration, err error) {
+// moment is something that a process prints.
+type moment int
+
+const (
+	firstEvent moment = iota // the first line, whatever it says
+	firstText
+	theEnd
+)
+
+// measure returns how long a process takes to a moment.
+func measure(cmd *exec.Cmd, until moment) (took time.Duration, err error) {
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
 	out, err := cmd.StdoutPipe()
@@ -281,12 +290,15 @@ func measure(cmd *exec.Cmd, first bool) (took time.Duration, err error) {
 		if err != nil {
 			break
 		}
-		if first && took == 0 && (strings.Contains(line, `"partial_text"`) || strings.Contains(line, `"type":"agent_delta"`) ||
+		if until == firstEvent && took == 0 {
+			took = time.Since(start)
+		}
+		if until == firstText && took == 0 && (strings.Contains(line, `"partial_text"`) || strings.Contains(line, `"type":"agent_delta"`) ||
 			strings.Contains(line, `"assistant_text"`) || strings.Contains(line, `"type":"agent_complete"`)) {
 			took = time.Since(start)
 		}
 		if strings.Contains(line, `"agent_execution_complete"`) || strings.Contains(line, `"sdk_type":"result"`) {
-			if !first {
+			if until == theEnd {
 				took = time.Since(start)
 			}
 			if !strings.Contains(line, `"subtype":"success"`) && !strings.Contains(line, `"status":"success"`) {
