@@ -233,6 +233,18 @@ func TestInterruptedSpaces(t *testing.T) {
 
 // A record that is not as we write them is named, changes nothing elsewhere, and
 // keeps nobody from the rest.
+// collected collects until something is. A process that another test is about to
+// start holds our locks for a moment.
+func collected(t *testing.T, s *Spaces, p Policy) (gone []Info, err error) {
+	for range 100 {
+		if gone, err = s.Collect(t.Context(), p); err != nil || len(gone) > 0 {
+			break
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	return gone, err
+}
+
 func TestRecordOfOthers(t *testing.T) {
 	for name, change := range map[string]func(r repo, rec *record){
 		"another run":    func(r repo, rec *record) { rec.Run = newRun() },
@@ -264,18 +276,10 @@ func TestRecordOfOthers(t *testing.T) {
 			if err != nil || len(list) != 2 {
 				t.Fatalf("listed %+v, %v", list, err)
 			}
-			gone, err := s.Collect(t.Context(), Policy{Size: 1})
-			if err != nil || len(gone) != 1 || gone[0].Run != good.Run {
+			if gone, err := collected(t, s, Policy{Size: 1}); err != nil || len(gone) != 1 || gone[0].Run != good.Run {
 				t.Errorf("collected %+v, %v", gone, err)
 			}
-			// A process that another test is about to start holds our locks for a moment.
-			for tries := 0; ; tries++ {
-				if gone, err = s.Collect(t.Context(), Policy{Size: 1, Force: true}); err != nil || len(gone) > 0 || tries == 100 {
-					break
-				}
-				<-time.After(20 * time.Millisecond)
-			}
-			if err != nil || len(gone) != 1 {
+			if gone, err := collected(t, s, Policy{Size: 1, Force: true}); err != nil || len(gone) != 1 {
 				t.Errorf("by force, collected %+v, %v", gone, err)
 			}
 			hasNot(t, sp.rec.Top, sp.home)
