@@ -231,8 +231,6 @@ func TestInterruptedSpaces(t *testing.T) {
 	}
 }
 
-// A record that is not as we write them is named, changes nothing elsewhere, and
-// keeps nobody from the rest.
 // collected collects until something is. A process that another test is about to
 // start holds our locks for a moment.
 func collected(t *testing.T, s *Spaces, p Policy) (gone []Info, err error) {
@@ -245,6 +243,8 @@ func collected(t *testing.T, s *Spaces, p Policy) (gone []Info, err error) {
 	return gone, err
 }
 
+// A record that is not as we write them is named, changes nothing elsewhere, and
+// keeps nobody from the rest.
 func TestRecordOfOthers(t *testing.T) {
 	for name, change := range map[string]func(r repo, rec *record){
 		"another run":    func(r repo, rec *record) { rec.Run = newRun() },
