@@ -52,23 +52,16 @@ func newWrites(place Place, talk *conversation) *writes {
 	return &writes{place: place, talk: talk, ready: make(chan struct{}), calls: map[string]*written{}, echo: map[string]time.Time{}}
 }
 
-// harmless are the tools that change no file but the one that they name.
-func harmless(tool string) bool {
-	switch tool {
-	case "Read", "Glob", "Grep", "LS", "NotebookRead", "Write", "Edit", "MultiEdit", "NotebookEdit", "TodoWrite", "WebFetch", "WebSearch",
-		"ToolSearch", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "StructuredOutput", "Task", "Agent":
-		return true
-	}
-	return false
-}
+// commands matches the tools that may change files which they do not name. It is
+// about these alone, for a hook costs the CLI a question and an answer.
+var commands = claude.Pattern(`^(Bash|PowerShell|REPL|Monitor|Skill|mcp__.*)$`)
 
 // hook has the folder looked at before the first call that may change anything.
 func (w *writes) hook() claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput] {
 	return claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{
+		Match: commands,
 		Func: func(ctx context.Context, in *claude.PreToolUseInput) (*claude.PreToolUseOutput, error) {
-			if !harmless(in.Tool) {
-				w.begin(ctx)
-			}
+			w.begin(ctx)
 			return nil, nil
 		},
 	}
