@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -129,6 +130,10 @@ func graphOf(ctx context.Context, client *api.Client, id nestor.ID) (nestor.Grap
 func graphRun(cmd *cobra.Command, what string, g nestor.Graph, opts graphOptions) error {
 	if opts.json && opts.stream {
 		return misuse(cmd, "--json and --stream-json: it is one or the other")
+	}
+	if client := agentClient(os.Getenv); client != nil {
+		client.Close() // which would be the owner's rights, not the agent's
+		return fmt.Errorf("%s: inside of an agent there are no graphs: start their tasks with 'nestor spawn'", what)
 	}
 	prompt := fmt.Sprintf("graph %s: %s", g.Name, strings.Join(slices.Sorted(maps.Keys(g.Tasks)), ", "))
 	if g.Name == "" {
