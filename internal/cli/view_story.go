@@ -126,7 +126,7 @@ func (s *story) tell(e nestor.Event) []thing {
 		if text == "" {
 			text = "may it use " + oneLine(e.Tool) + "?"
 		}
-		add(thing{mark: span{magenta, "?"}, text: text, look: magenta, detail: "nestor asks answer " + oneLine(e.AskID) + " allow|deny"})
+		add(thing{mark: span{magenta, "?"}, text: text, look: magenta, detail: "nestor asks answer " + oneLine(e.AskID) + " " + answersOf(e)})
 	case *nestor.Answer:
 		text := oneLine(e.Decision)
 		if by := oneLine(e.By); by != "" {
@@ -304,4 +304,15 @@ func joinFacts(parts ...string) string {
 		}
 	}
 	return strings.Join(some, " · ")
+}
+
+// answersOf says what a question can be answered with.
+func answersOf(e *nestor.Ask) string {
+	switch {
+	case e.Tool != "":
+		return "allow|deny"
+	case len(e.Options) > 0:
+		return oneLine(strings.Join(e.Options, "|"))
+	}
+	return "TEXT"
 }
