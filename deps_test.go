@@ -232,6 +232,7 @@ var architecture = rules{
 			why:  "it holds CLIs, and knows nobody who uses them",
 			ours: []string{"claude"},
 			outside: allow{
+				"github.com/modelcontextprotocol/go-sdk/mcp": "the servers that a CLI gets from who takes it",
 				"os": "the CLI's file and the memory of a process",
 			},
 		},

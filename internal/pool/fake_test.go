@@ -231,7 +231,7 @@ func (r running) keep(t *testing.T, opts claude.Options, n int) {
 // hit is Take where there must be one. It is closed at once.
 func (r running) hit(t *testing.T, opts claude.Options) *claude.Warmed {
 	t.Helper()
-	h, ok := r.Take(opts)
+	h, ok := r.Take(t.Context(), opts)
 	if !ok {
 		t.Fatalf("there was none to take: %+v", r.Stats())
 	}
@@ -242,7 +242,7 @@ func (r running) hit(t *testing.T, opts claude.Options) *claude.Warmed {
 // miss is Take where there must be none.
 func (r running) miss(t *testing.T, opts claude.Options) {
 	t.Helper()
-	if h, ok := r.Take(opts); ok {
+	if h, ok := r.Take(t.Context(), opts); ok {
 		h.Close()
 		t.Fatal("there was one to take")
 	}

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/dfaf701a/nestor/claude"
 )
@@ -35,17 +38,36 @@ func identify(opts claude.Options) (id identity, err error) {
 			return id, fmt.Errorf("%s: %s", no.field, no.why)
 		}
 	}
+	if name := early(opts.Hooks); name != "" {
+		return id, fmt.Errorf("Hooks.%s: the CLI may call it before it is taken", name)
+	}
 	h := sha256.New()
+	if err := encode(h, "command", reflect.ValueOf(command(opts))); err != nil {
+		return id, err
+	}
+	opts.Wrap = nil
 	if err := encode(h, "", reflect.ValueOf(opts)); err != nil {
 		return id, err
 	}
 	return identity(h.Sum(nil)), nil
 }
 
+// bound tells whether a field is what a CLI that is taken gets from its owner:
+// for these, all that are set are alike.
+func bound(field string, v reflect.Value) bool {
+	switch field {
+	case "CanUseTool", "OnFrame":
+		return true
+	}
+	return v.Type() == reflect.TypeFor[*mcp.Server]() && strings.HasPrefix(field, "MCPServers[") ||
+		v.Kind() == reflect.Func && strings.HasPrefix(field, "Hooks.")
+}
+
 // encode writes v so that different values are written differently. It goes
 // through all fields, also those that a later version of the options adds, and
-// fails at what cannot be compared: functions, implementations of interfaces
-// that this program calls, and hidden state.
+// fails at what cannot be compared: functions that it cannot lead to those of
+// another, implementations of interfaces that this program calls, and hidden
+// state.
 func encode(w io.Writer, field string, v reflect.Value) error {
 	opaque := func() error {
 		return fmt.Errorf("%s: a %s cannot be compared", field, v.Type())
@@ -57,6 +79,14 @@ func encode(w io.Writer, field string, v reflect.Value) error {
 			fmt.Fprint(w, "nil ")
 			return nil
 		}
+	}
+	if bound(field, v) {
+		fmt.Fprint(w, "set ")
+		return nil
+	}
+	if v.Type() == reflect.TypeFor[*slog.Logger]() {
+		fmt.Fprintf(w, "%x ", v.Pointer())
+		return nil
 	}
 	switch v.Kind() {
 	case reflect.String:
@@ -73,7 +103,7 @@ func encode(w io.Writer, field string, v reflect.Value) error {
 		return encode(w, field, v.Elem())
 	case reflect.Struct:
 		for f, value := range v.Fields() {
-			if !f.IsExported() {
+			if !f.IsExported() && v.Type() != reflect.TypeFor[claude.Matcher]() {
 				return opaque()
 			}
 			fmt.Fprintf(w, "%s ", f.Name)

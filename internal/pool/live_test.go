@@ -50,7 +50,7 @@ func TestLiveCycles(t *testing.T) {
 		case <-ctx.Done():
 			t.Fatalf("cycle %d: %v", i, ctx.Err())
 		}
-		h, ok := w.Take(opts)
+		h, ok := w.Take(t.Context(), opts)
 		if !ok {
 			t.Fatalf("cycle %d: there was none to take: %+v", i, w.Stats())
 		}

@@ -12,7 +12,11 @@ func (w *Warm) tend(ctx context.Context) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	next := checkEvery
+	w.sweep()
 	for _, p := range w.profiles {
+		if !p.learned.IsZero() && time.Since(p.learned) >= w.opts.Learn {
+			p.n = 0
+		}
 		w.inspect(p)
 	}
 	shares := w.shares()
@@ -117,11 +121,24 @@ func (w *Warm) shrink() (used int64) {
 	return used
 }
 
-// discard closes h in the background.
+// sweep closes what could not be used.
+func (w *Warm) sweep() {
+	for _, h := range w.broken {
+		w.close(h, "broken")
+	}
+	w.broken = nil
+}
+
+// discard closes a handle of p in the background.
 func (w *Warm) discard(p *profile, h *handle, why string) {
 	p.idle = slices.DeleteFunc(p.idle, func(other *handle) bool { return other == h })
+	w.close(h, why)
+}
+
+// close closes h in the background.
+func (w *Warm) close(h *handle, why string) {
 	w.stats.Discarded++
-	w.opts.Log.Debug("warm cli discarded", "why", why, "dir", p.around.dir, "age", time.Since(h.since))
+	w.opts.Log.Debug("warm cli discarded", "why", why, "dir", h.around.dir, "age", time.Since(h.since))
 	w.work.Go(func() {
 		h.Close()
 		w.mu.Lock()
@@ -141,7 +158,8 @@ func (w *Warm) start(ctx context.Context, p *profile) {
 		life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 		stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
 		began := time.Now()
-		h, err := w.opts.Start(life, p.opts)
+		l := new(line)
+		h, err := w.opts.Start(life, l.through(p.opts))
 		stop()
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -156,7 +174,7 @@ func (w *Warm) start(ctx context.Context, p *profile) {
 			return
 		}
 		now := time.Now()
-		p.idle = append(p.idle, &handle{Warmed: h, around: around, since: now, took: now.Sub(began)})
+		p.idle = append(p.idle, &handle{Warmed: h, line: l, around: around, since: now, took: now.Sub(began)})
 		w.opts.Log.Debug("cli is warm", "dir", around.dir, "took", now.Sub(began))
 	})
 }

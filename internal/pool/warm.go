@@ -4,7 +4,7 @@
 // prompt. Its owner says with [Warm.Keep] which options are worth it, and takes
 // a handle with [Warm.Take] where it would start a CLI:
 //
-//	h, ok := warm.Take(opts)
+//	h, ok := warm.Take(ctx, opts)
 //	if !ok {
 //		h, err = claude.Warm(ctx, opts)
 //	}
@@ -12,7 +12,8 @@
 // A handle is good for a prompt when it was started with the same options, in
 // the same directory and environment, from the same file as a CLI that would be
 // started now. What else the CLI reads when it starts, such as settings and
-// credentials, may be as old as the handle.
+// credentials, may be as old as the handle. Functions and servers of this process
+// are those of who takes it.
 package pool
 
 import (
@@ -28,9 +29,12 @@ import (
 
 // WarmOptions bound what is held. The zero value works.
 type WarmOptions struct {
-	Max       int           // processes that are held at once, starting and ending ones included; zero means 2
-	MaxAge    time.Duration // of a handle; zero means 10 minutes
-	MaxMemory int64         // bytes of all idle handles together, with what they started; zero means 1 GiB; bounded on Linux only
+	Max    int           // processes that are held at once, starting and ending ones included; zero means 2
+	MaxAge time.Duration // of a handle; zero means 10 minutes
+	// Learn is how long options are kept that were asked for repeatedly, from the
+	// last time on: one for each time but the first. Zero keeps what Keep says alone.
+	Learn     time.Duration
+	MaxMemory int64 // bytes of all idle handles together, with what they started; zero means 1 GiB; bounded on Linux only
 
 	// Start starts a CLI, which lives until it is closed or ctx ends. Nil means
 	// claude.Warm.
@@ -67,9 +71,17 @@ type Warm struct {
 
 	mu       sync.Mutex // guards what follows
 	profiles []*profile // the one that was kept last comes first
-	held     int        // processes: starting, idle, ending
+	broken   []*handle  // that Run is to close
+	held     int        // processes: starting, idle, broken, ending
 	quiet    time.Time  // nothing is started before
 	stats    Stats      // but for Idle
+	asked    []demand   // options that were asked for once; the last ones come first
+}
+
+// demand is options that were asked for.
+type demand struct {
+	id   identity
+	last time.Time
 }
 
 // profile is what is kept warm for one set of options.
@@ -84,11 +96,13 @@ type profile struct {
 	retry    time.Time    // when to start again after a failure
 	size     int64        // bytes of a handle, as last seen; zero if none was
 	sized    time.Time    // when that was
+	learned  time.Time    // when it was last asked for, if nobody has said to keep it
 }
 
 // handle is a CLI that nobody has taken.
 type handle struct {
 	*claude.Warmed
+	line   *line
 	around surroundings // in which it was started
 	since  time.Time
 	took   time.Duration // to start
@@ -118,7 +132,8 @@ func NewWarm(opts WarmOptions) *Warm {
 // with those that were kept last. What opts refer to must not be changed
 // afterwards.
 //
-// Options that call back into this program cannot be compared, and those of one
+// CanUseTool, OnFrame, Hooks and servers of this process may be any: those that
+// Take is given count. Other functions cannot be compared, and options of one
 // conversation cannot be used ahead: the error names the field.
 func (w *Warm) Keep(opts claude.Options, n int) error {
 	id, err := identify(opts)
@@ -132,9 +147,9 @@ func (w *Warm) Keep(opts claude.Options, n int) error {
 		if n <= 0 {
 			return nil
 		}
-		p = &profile{id: id, opts: opts}
+		p = &profile{id: id, opts: new(line).through(opts)}
 	}
-	p.n = max(n, 0)
+	p.n, p.learned = max(n, 0), time.Time{}
 	w.profiles = slices.DeleteFunc(w.profiles, func(other *profile) bool { return other == p })
 	w.profiles = slices.Insert(w.profiles, 0, p)
 	w.nudge()
@@ -142,36 +157,96 @@ func (w *Warm) Keep(opts claude.Options, n int) error {
 }
 
 // Take returns a CLI that was started with exactly these options, if one is
-// kept and ready. It is the caller's alone, who closes it: it outlives Run. Its
-// place is filled in the background.
-func (w *Warm) Take(opts claude.Options) (*claude.Warmed, bool) {
+// kept and ready. It calls the functions of opts, and has its servers; what it
+// starts has env, K=V, besides. It is the caller's alone, who closes it: it
+// outlives Run and ctx. Its place is filled in the background.
+func (w *Warm) Take(ctx context.Context, opts claude.Options, env ...string) (*claude.Warmed, bool) {
 	id, err := identify(opts)
 	if err != nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.stats.Misses++
+		w.missed()
 		return nil, false
 	}
-	now := look(opts)
+	for {
+		h := w.take(id, look(opts), opts)
+		if h == nil {
+			w.missed()
+			return nil, false
+		}
+		if err := h.line.connect(ctx, h.Session(), opts, env); err != nil {
+			w.opts.Log.Warn("a warm cli cannot be used", "error", err)
+			w.mu.Lock()
+			w.broken = append(w.broken, h)
+			w.mu.Unlock()
+			w.nudge()
+			if ctx.Err() != nil {
+				return nil, false
+			}
+			continue
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.held--
+		w.nudge()
+		w.stats.Hits++
+		w.stats.Saved += h.took
+		return h.Warmed, true
+	}
+}
+
+func (w *Warm) missed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stats.Misses++
+}
+
+// take returns a handle that is kept for id; nil if there is none.
+func (w *Warm) take(id identity, now surroundings, opts claude.Options) *handle {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer w.nudge()
-	if p := w.find(id); p != nil && p.n > 0 {
-		for i, h := range p.idle {
-			if !w.good(h, now) {
-				continue // Run closes it
-			}
-			p.idle = slices.Delete(p.idle, i, i+1)
-			p.failures = 0
-			w.held--
-			w.quiet = time.Now().Add(pause)
-			w.stats.Hits++
-			w.stats.Saved += h.took
-			return h.Warmed, true
-		}
+	p := w.find(id)
+	if w.opts.Learn > 0 {
+		p = w.learn(p, id, opts)
 	}
-	w.stats.Misses++
-	return nil, false
+	if p == nil || p.n == 0 {
+		return nil
+	}
+	for i, h := range p.idle {
+		if !w.good(h, now) {
+			continue // Run closes it
+		}
+		p.idle = slices.Delete(p.idle, i, i+1)
+		p.failures = 0
+		w.quiet = time.Now().Add(pause)
+		return h
+	}
+	w.quiet = time.Now().Add(pause) // one is started by who asks
+	return nil
+}
+
+// maxDemands is how many options are remembered that were asked for once.
+const maxDemands = 64
+
+// learn takes note that options were asked for, and returns their profile p; a new
+// one if that was nil and it was not the first time, else nil.
+func (w *Warm) learn(p *profile, id identity, opts claude.Options) *profile {
+	now := time.Now()
+	if p != nil {
+		if !p.learned.IsZero() {
+			p.learned, p.n = now, min(p.n+1, w.opts.Max)
+		}
+		return p
+	}
+	known := slices.ContainsFunc(w.asked, func(d demand) bool { return d.id == id && now.Sub(d.last) < w.opts.Learn })
+	w.asked = slices.DeleteFunc(w.asked, func(d demand) bool { return d.id == id })
+	if !known {
+		w.asked = slices.Insert(w.asked, 0, demand{id, now})
+		w.asked = w.asked[:min(len(w.asked), maxDemands)]
+		return nil
+	}
+	p = &profile{id: id, opts: new(line).through(opts), n: 1, learned: now}
+	w.profiles = slices.Insert(w.profiles, 0, p)
+	return p
 }
 
 // Stats returns what was done so far.
@@ -199,6 +274,7 @@ func (w *Warm) Run(ctx context.Context) error {
 	}
 	w.work.Wait() // a start may still succeed
 	w.mu.Lock()
+	w.sweep()
 	for _, p := range w.profiles {
 		for len(p.idle) > 0 {
 			w.discard(p, p.idle[0], "shutdown")

@@ -25,7 +25,7 @@ func TestTakenOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
-				if h, ok := w.Take(opts); ok {
+				if h, ok := w.Take(t.Context(), opts); ok {
 					mu.Lock()
 					defer mu.Unlock()
 					times[h]++
@@ -371,7 +371,7 @@ func TestNothingIsLeftAfterRun(t *testing.T) {
 		idle, starting := claude.Options{Model: "idle"}, claude.Options{Model: "starting"}
 		w.keep(t, idle, 2)
 		pass(2 * time.Second)
-		taken, ok := w.Take(idle)
+		taken, ok := w.Take(t.Context(), idle)
 		if !ok {
 			t.Fatal("there was none to take")
 		}
@@ -434,10 +434,10 @@ func TestTakeLooksForItself(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer started.Close()
-				h := &handle{Warmed: started, around: look(claude.Options{}), since: time.Now()}
+				h := &handle{Warmed: started, line: new(line), around: look(claude.Options{}), since: time.Now()}
 				w.profiles[0].idle = []*handle{h}
 				test.spoil(w, h)
-				if _, ok := w.Take(claude.Options{}); ok != test.want {
+				if _, ok := w.Take(t.Context(), claude.Options{}); ok != test.want {
 					t.Errorf("taken: %t", ok)
 				}
 			})

@@ -62,7 +62,7 @@ func compareStarts(ctx context.Context) error {
 				return fmt.Errorf("cold: %w", err)
 			}
 			begin = time.Now()
-			h, ok := warm.Take(opts)
+			h, ok := warm.Take(ctx, opts)
 			if !ok {
 				return fmt.Errorf("no CLI was warm: %+v", warm.Stats())
 			}

@@ -95,7 +95,7 @@ func compare(ctx context.Context, cli *claudetest.CLI, warm *pool.Warm, opts cla
 			return err
 		}
 		begin = time.Now()
-		h, ok := warm.Take(opts)
+		h, ok := warm.Take(ctx, opts)
 		if !ok {
 			return fmt.Errorf("no CLI was warm: %+v", warm.Stats())
 		}
