@@ -356,7 +356,7 @@ var architecture = rules{
 		},
 		"tools/bench-spawn": {
 			why:  "it compares agents that start agents with a CLI that starts itself",
-			ours: []string{"claude/claudetest", "scriptmodel"},
+			ours: []string{"api", "claude/claudetest", "scriptmodel"},
 			outside: allow{
 				"os":        "",
 				"os/exec":   "it runs all sides as processes",

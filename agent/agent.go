@@ -76,6 +76,7 @@ type Config struct {
 	Schema         json.RawMessage      // the result follows this JSON Schema; nil means free text
 	Limits         Limits
 	Env            []string // K=V, for what the agent starts
+	Own            []string // likewise, over Env: what tells this agent from others like it, for which a program that it runs on may be started before these are known
 	BaseEnv        []string // what Env is added to; nil means the environment of this process
 
 	// CanUseTool decides about the tool calls that neither AllowedTools nor

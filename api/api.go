@@ -200,6 +200,7 @@ type Info struct {
 	Slots   int       `json:"slots"`
 	Busy    int       `json:"busy"`   // slots
 	Queued  int       `json:"queued"` // runs
+	Ready   int       `json:"ready"`  // CLIs that were started ahead of runs
 	Broker  string    `json:"broker"`
 	// Followers are clients that wait for a run at this moment.
 	Followers int  `json:"followers"`

@@ -515,7 +515,7 @@ func turnScenarios() []scenario {
 		config: allowing(func(c *agent.Config) { c.Credentials = map[string]string{"fallback_model": "claude-sonnet-5-5"} }),
 		more: func(sc *scene) {
 			if sc.cli != nil {
-				sc.cli.Warm = func(o claude.Options) (*claude.Warmed, bool) {
+				sc.cli.Warm = func(_ context.Context, o claude.Options, _ ...string) (*claude.Warmed, bool) {
 					o.FallbackModels = []string{"claude-sonnet-5-5"}
 					w, err := claude.Warm(context.WithoutCancel(sc.t.Context()), o)
 					if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/dfaf701a/nestor/agent/anthropic/tools"
@@ -33,11 +34,12 @@ func (p *Provider) open(ctx context.Context, s *session) (*kit, error) {
 	if p.opts.Spool != "" {
 		spool = filepath.Join(p.opts.Spool, s.id)
 	}
-	set, err := tools.New(tools.Options{Dir: s.dir, Files: s.set.Files, ReadDirs: s.set.ReadDirs, Env: s.set.Env, BaseEnv: s.set.BaseEnv, Command: p.opts.Command, Wrap: s.set.Wrap, Spool: spool, AllowHost: s.mayReach})
+	env := slices.Concat(s.set.Env, s.set.Own)
+	set, err := tools.New(tools.Options{Dir: s.dir, Files: s.set.Files, ReadDirs: s.set.ReadDirs, Env: env, BaseEnv: s.set.BaseEnv, Command: p.opts.Command, Wrap: s.set.Wrap, Spool: spool, AllowHost: s.mayReach})
 	if err != nil {
 		return nil, err
 	}
-	servers := tools.NewServers(s.set.MCPServers, tools.ServersOptions{Dir: s.dir, Env: s.set.Env, BaseEnv: s.set.BaseEnv, Command: p.opts.Command, Wrap: s.set.Wrap})
+	servers := tools.NewServers(s.set.MCPServers, tools.ServersOptions{Dir: s.dir, Env: env, BaseEnv: s.set.BaseEnv, Command: p.opts.Command, Wrap: s.set.Wrap})
 	k := &kit{
 		tools: set.Tools(), recall: set.Recall, bound: set.Bound,
 		close: func() error { return errors.Join(servers.Close(), set.Close()) },

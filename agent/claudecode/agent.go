@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,10 +18,11 @@ const aliveTime = 2 * time.Second
 // cliAgent is an agent on a CLI.
 type cliAgent struct {
 	name    string
-	opts    claude.Options
-	warm    func(claude.Options) (*claude.Warmed, bool) // nil if there is none
-	keep    bool                                        // the CLI, from one message to the next
-	timeout time.Duration                               // for one message; zero means none
+	opts    claude.Options                                                          // without own
+	own     []string                                                                // K=V, for what the CLI starts
+	warm    func(context.Context, claude.Options, ...string) (*claude.Warmed, bool) // nil if there is none
+	keep    bool                                                                    // the CLI, from one message to the next
+	timeout time.Duration                                                           // for one message; zero means none
 	life    agent.Lifecycle
 	ended   chan struct{} // closed by the goroutine of Shutdown
 
@@ -69,7 +71,7 @@ func (a *cliAgent) handle(ctx context.Context, t *turn, m agent.Message) error {
 		ctx, stop = context.WithTimeoutCause(ctx, a.timeout, timeoutError(a.timeout))
 		defer stop()
 	}
-	if s := a.waiting(); s != nil {
+	if s := a.waiting(ctx); s != nil {
 		err := a.converse(ctx, t, s, m)
 		if t.heard || !lost(err) || ctx.Err() != nil {
 			return errorOf(ctx, err, t.apiError)
@@ -85,19 +87,33 @@ func (a *cliAgent) handle(ctx context.Context, t *turn, m agent.Message) error {
 
 // waiting returns the session that was kept, or one that was started ahead of
 // time, or nil.
-func (a *cliAgent) waiting() *claude.Session {
+func (a *cliAgent) waiting(ctx context.Context) *claude.Session {
 	a.mu.Lock()
 	s, conversation := a.session, a.conversation
 	a.mu.Unlock()
-	if s != nil || conversation != "" || a.warm == nil {
+	if s != nil || conversation != "" || a.warm == nil || a.begins() {
 		return s
 	}
-	w, ok := a.warm(a.opts)
+	w, ok := a.warm(ctx, a.opts, a.own...)
 	if !ok {
 		return nil
 	}
 	a.hold(w.Session())
 	return w.Session()
+}
+
+// begins tells whether the CLI starts programs before its first message, which
+// have to know what is the agent's own: servers, and hooks of settings.
+func (a *cliAgent) begins() bool {
+	if len(a.own) == 0 {
+		return false
+	}
+	for _, s := range a.opts.MCPServers {
+		if _, ok := s.(claude.StdioServer); ok {
+			return true
+		}
+	}
+	return len(a.opts.SettingSources) > 0
 }
 
 // hold makes s the session of the agent.
@@ -113,6 +129,7 @@ func (a *cliAgent) start(ctx context.Context, t *turn) (*claude.Session, error) 
 	a.mu.Lock()
 	opts := a.opts
 	opts.Resume = a.conversation
+	opts.Env = slices.Concat(opts.Env, a.own)
 	a.mu.Unlock()
 	life, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	unbind := context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })

@@ -426,7 +426,7 @@ func TestWarm(t *testing.T) {
 	path, env := claudetest.Fake("mortal")
 	var asked []claude.Options
 	dead := false
-	p := New(Options{Path: path, Env: env, Warm: func(o claude.Options) (*claude.Warmed, bool) {
+	p := New(Options{Path: path, Env: env, Warm: func(_ context.Context, o claude.Options, _ ...string) (*claude.Warmed, bool) {
 		asked = append(asked, o)
 		if len(asked) > 1 {
 			return nil, false

@@ -23,10 +23,11 @@ type Options struct {
 	Path string   // the CLI; empty means that claude.Find looks for it
 	Env  []string // K=V, for every agent's CLI; what Config.Env says wins
 
-	// Warm returns a CLI that was started ahead of time with exactly these
-	// options and gives it away, or false if it has none. Nil means that every
-	// agent starts its own.
-	Warm func(claude.Options) (*claude.Warmed, bool)
+	// Warm returns a CLI that was started ahead of time as one with these options
+	// would be, calls their functions, has their servers, and env for what it starts,
+	// and gives it away; or false if it has none. Nil means that every agent starts its
+	// own.
+	Warm func(ctx context.Context, opts claude.Options, env ...string) (*claude.Warmed, bool)
 
 	Log *slog.Logger // gets package claude's warnings; nil discards
 }
@@ -54,7 +55,7 @@ func (p *Provider) Create(_ context.Context, c agent.Config) (agent.Agent, error
 		return nil, &agent.Error{Provider: Type, Err: err}
 	}
 	return &cliAgent{
-		name: c.Name, opts: opts, warm: p.opts.Warm, conversation: c.Resume,
+		name: c.Name, opts: opts, own: c.Own, warm: p.opts.Warm, conversation: c.Resume,
 		keep: c.Credentials[modeKey] == modeClient, timeout: c.Limits.Timeout,
 		ended: make(chan struct{}),
 	}, nil

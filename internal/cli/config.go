@@ -47,6 +47,7 @@ type config struct {
 		Path     string            // of the CLI; empty means the one that is found
 		Env      map[string]string // for the CLI; nil means none
 		Settings []string          // setting sources; nil means none
+		Warm     int               // CLIs that are kept ready at most
 	}
 	API struct {
 		BaseURL    string // empty means the API's own
@@ -72,6 +73,7 @@ func defaultConfig() *config {
 		Roles:   map[string]permission.RoleSpec{},
 		origins: map[string]string{},
 	}
+	c.SDK.Warm = 2
 	c.Workspace.End, c.Workspace.Approve, c.Workspace.Age, c.Workspace.Size = "keep", "none", 30*24*time.Hour, 10<<30
 	c.Limits.Silence, c.Limits.LimitWait = 5*time.Minute, 6*time.Hour
 	return c

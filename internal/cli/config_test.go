@@ -136,6 +136,7 @@ var configSamples = map[string][2]string{
 	"providers.sdk.path":            {"claude"},
 	"providers.sdk.env.NAME":        {"x"},
 	"providers.sdk.setting_sources": {"user,local", "[user, local]"},
+	"providers.sdk.warm":            {"3"},
 	"providers.api.base_url":        {"https://u:p@example.com/v1", "https://u:xxxxx@example.com/v1"},
 	"providers.api.api_key":         {"hush", "(set)"},
 	"providers.api.api_key_file":    {"/key"},

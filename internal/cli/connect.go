@@ -139,7 +139,7 @@ func workerOptions(cfg *config) (daemon.Worker, error) {
 		Kind: cfg.Workspace.Kind, Base: cfg.Workspace.Base, Setup: cfg.Workspace.Setup, Copy: cfg.Workspace.Copy, Ports: cfg.Workspace.Ports,
 		End: cfg.Workspace.End, Approve: cfg.Workspace.Approve, Collect: workspace.Policy{Age: cfg.Workspace.Age, Size: cfg.Workspace.Size},
 	}
-	w.SDK.Path = cfg.SDK.Path
+	w.SDK.Path, w.Warm = cfg.SDK.Path, cfg.SDK.Warm
 	for name, value := range cfg.SDK.Env {
 		w.SDK.Env = append(w.SDK.Env, name+"="+value)
 	}

@@ -300,8 +300,12 @@ func (b *backend) Info(ctx context.Context) (api.Info, error) {
 			where = b.broker.Addr()
 		}
 	}
+	ready := 0
+	if b.worker.warm != nil {
+		ready = b.worker.warm.Stats().Idle
+	}
 	return api.Info{
-		Version: b.opts.Version, PID: os.Getpid(), Project: b.opts.Dir, Started: b.began, Slots: stats.Total, Busy: stats.Total - stats.Free - stats.Idle,
+		Ready: ready, Version: b.opts.Version, PID: os.Getpid(), Project: b.opts.Dir, Started: b.began, Slots: stats.Total, Busy: stats.Total - stats.Free - stats.Idle,
 		Queued: len(queued), Broker: where, Lone: b.opts.Lone, Idle: b.opts.Idle, Followers: int(b.followers.Load()),
 	}, nil
 }

@@ -46,7 +46,7 @@ func (w *worker) brief(ctx context.Context, run runner.Run, dir string, rights r
 	if err != nil || !ok {
 		return runner.Brief{}, err
 	}
-	commands := toolserver.Options{Dir: dir, Env: slices.Concat(run.Env, rights.Env), Wrap: rights.Wrap}
+	commands := toolserver.Options{Dir: dir, Env: slices.Concat(run.Env, run.Own, rights.Env), Wrap: rights.Wrap}
 	told := d.Render(ctx, agentfile.Facts{
 		Input: run.Task.Input, Inputs: o.Inputs, Dir: dir, FocusFile: o.FocusFile, SkillDir: w.skillDir(d, run), Now: time.Now(),
 		Git: gitFacts(ctx, d, commands), Run: shell(rights, dir, commands),

@@ -153,6 +153,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	g.Go(func() error { return back.sessions(core) })
 	g.Go(func() error { return watch(core, b) })
 	g.Go(func() error { return ended(core, w.spaces.collect(core)) })
+	g.Go(func() error { return w.ready(working) })
 	g.Go(func() error {
 		defer stopCore()
 		defer stopWork()

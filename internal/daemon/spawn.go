@@ -75,7 +75,7 @@ func (w *worker) enter(x *engine.Execution, h *host, r *runner.Run) error {
 		if r.Folder, err = w.folders.Session(context.Background(), run.Root); err != nil {
 			return err
 		}
-		r.Env = append(r.Env, "NESTOR_SESSION_DIR="+r.Folder)
+		r.Own = append(r.Own, "NESTOR_SESSION_DIR="+r.Folder)
 	}
 	if options.AskFor > 0 {
 		role := cmp.Or(options.Role, w.policy.role)
@@ -86,9 +86,9 @@ func (w *worker) enter(x *engine.Execution, h *host, r *runner.Run) error {
 			return w.permit(ctx, m, spawn.Call{Tool: tool, Input: input, Reason: reason, Role: role, Within: options.AskFor})
 		}
 	}
-	r.Env = append(r.Env, "TRACEPARENT="+api.TraceOf(options.Trace, run.Root, run.ID).String())
+	r.Own = append(r.Own, "TRACEPARENT="+api.TraceOf(options.Trace, run.Root, run.ID).String())
 	if w.socket != "" {
-		r.Env = append(r.Env, api.TokenVariable+"="+m.token)
+		r.Own = append(r.Own, api.TokenVariable+"="+m.token)
 	}
 	return nil
 }

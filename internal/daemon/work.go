@@ -92,6 +92,7 @@ func Work(ctx context.Context, o WorkOptions) (err error) {
 	defer stopWork()
 	defer context.AfterFunc(ctx, stopWork)()
 	g.Go(func() error { return ended(core, log.Run(core)) })
+	g.Go(func() error { return w.ready(working) })
 	g.Go(func() error {
 		defer stopCore()
 		if o.Ready != nil {

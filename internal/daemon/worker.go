@@ -49,9 +49,10 @@ type Worker struct {
 	Delegation string // who starts agents for runs that do not say: pool or cli; empty means pool
 	MaxResult  int    // bytes of a result that go up to who has started a run; zero means 32 KiB
 
-	SDK    claudecode.Options
-	API    anthropic.Options // its Records and Spool are set here
-	Script []scripted.Turn   // of provider scripted; nil means that it repeats what it is told
+	SDK    claudecode.Options // its Warm is set here
+	Warm   int                // how many CLIs are kept ready at most, for runs like those before; zero means none
+	API    anthropic.Options  // its Records and Spool are set here
+	Script []scripted.Turn    // of provider scripted; nil means that it repeats what it is told
 
 	Log *slog.Logger // nil discards
 
@@ -64,6 +65,7 @@ type worker struct {
 	runner    *runner.Runner
 	providers *agent.Providers
 	slots     *pool.Slots
+	warm      *pool.Warm // nil means that no CLI is kept ready
 	socket    string
 	dir       string
 	project   string  // whose definitions runs have
@@ -103,6 +105,11 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 	if script == nil {
 		script = scripted.Echo()
 	}
+	var warm *pool.Warm
+	if o.Warm > 0 {
+		warm = pool.NewWarm(pool.WarmOptions{Max: o.Warm, Learn: keepReady, Pause: calm, Log: o.Log})
+		o.SDK.Warm = warm.Take
+	}
 	providers, err := agent.NewProviders(claudecode.New(o.SDK), anthropic.New(o.API), scripted.New(script...))
 	if err != nil {
 		return nil, err
@@ -118,7 +125,7 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 		place = o.copies
 	}
 	w := &worker{
-		log: log, socket: socket, dir: o.Dir, project: filepath.Dir(home), copies: o.copies, spaces: own, notes: o.Log, providers: providers, policy: rules, opts: o,
+		log: log, socket: socket, dir: o.Dir, project: filepath.Dir(home), copies: o.copies, spaces: own, notes: o.Log, warm: warm, providers: providers, policy: rules, opts: o,
 		slots: pool.NewSlots(pool.SlotLimits{Total: o.Slots}),
 		holds: map[string]nestor.Failure{}, rooms: map[attempt]*room{},
 	}
@@ -127,6 +134,19 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 		Settings: o.Settings, Log: o.Log,
 	})
 	return w, nil
+}
+
+const (
+	keepReady = 5 * time.Minute // how long CLIs are kept ready for runs like those before
+	calm      = 2 * time.Second // without the start of a run, until one is started ahead
+)
+
+// ready keeps CLIs ready until ctx ends, and none is left.
+func (w *worker) ready(ctx context.Context) error {
+	if w.warm == nil {
+		return nil
+	}
+	return w.warm.Run(ctx)
 }
 
 // taking returns how the engine has tasks executed here.
@@ -191,7 +211,7 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 	}
 	r := runner.Run{
 		ID: run.ID, Root: run.Root, Depth: run.Depth(), Task: run.Task, Attempt: x.Fence(),
-		Session: session, Interrupted: session != "", Env: slices.Concat(options.Env, w.env(run)),
+		Session: session, Interrupted: session != "", Env: slices.Concat(options.Env, w.env()), Own: names(run),
 	}
 	if r.Session == "" {
 		r.Session = options.Session
@@ -234,18 +254,22 @@ func failed(err error) nestor.Result {
 	return nestor.Result{Status: nestor.Error, Error: &nestor.Failure{Kind: nestor.Internal, Message: err.Error()}}
 }
 
-// env is what a run's processes are told of it.
-func (w *worker) env(run plan.Run) []string {
-	env := []string{
+// names is what a run's processes are told of it.
+func names(run plan.Run) []string {
+	return []string{
 		"NESTOR_RUN_ID=" + string(run.ID), "NESTOR_ROOT_ID=" + string(run.Root), "NESTOR_DEPTH=" + strconv.Itoa(run.Depth()),
 		"AGENT_NAME=" + run.Task.Agent, "AGENT_SWARM=" + run.Task.Swarm,
 	}
+}
+
+// env is what the processes of all runs are told. By it, what is left of a process
+// that was killed is found.
+func (w *worker) env() (env []string) {
 	if w.socket != "" {
 		env = append(env, api.SocketVariable+"="+w.socket)
 	}
 	if w.copies != nil {
-		// By the first one finds what is left of a worker that was killed; with the
-		// second git does not find the repository around the copy.
+		// With the second, git does not find the repository around the copy.
 		env = append(env, w.copies.mark(), "GIT_CEILING_DIRECTORIES="+w.copies.home)
 	}
 	return env

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/dfaf701a/nestor/claude"
 )
 
 // tend closes what should not be there, starts what should, and returns how
@@ -159,7 +161,21 @@ func (w *Warm) start(ctx context.Context, p *profile) {
 		stop := context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })
 		began := time.Now()
 		l := new(line)
-		h, err := w.opts.Start(life, l.through(p.opts))
+		opts, err := l.prepare(l.through(p.opts))
+		var h *claude.Warmed
+		if err == nil {
+			h, err = w.opts.Start(life, opts)
+		}
+		if err == nil {
+			// It gathers what the model is told with the first prompt, and keeps it.
+			h.Session().ContextUsage(life, "summary")
+			go func() { // as long as the CLI, which may outlive Run
+				<-h.Done()
+				l.end()
+			}()
+		} else {
+			l.end()
+		}
 		stop()
 		w.mu.Lock()
 		defer w.mu.Unlock()

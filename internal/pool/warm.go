@@ -33,7 +33,11 @@ type WarmOptions struct {
 	MaxAge time.Duration // of a handle; zero means 10 minutes
 	// Learn is how long options are kept that were asked for repeatedly, from the
 	// last time on: one for each time but the first. Zero keeps what Keep says alone.
-	Learn     time.Duration
+	Learn time.Duration
+	// Pause is how long nothing is started after a handle was taken; zero means half
+	// a second. On two cores a start at the same time doubles the time to its first
+	// text, which is 0.1 to 0.2 s without (2.1.325).
+	Pause     time.Duration
 	MaxMemory int64 // bytes of all idle handles together, with what they started; zero means 1 GiB; bounded on Linux only
 
 	// Start starts a CLI, which lives until it is closed or ctx ends. Nil means
@@ -54,11 +58,6 @@ type Stats struct {
 const (
 	checkEvery = 5 * time.Second // how often handles are looked at
 	maxBackoff = time.Minute     // between starts that fail
-
-	// pause is how long nothing is started after a handle was taken: on two
-	// cores a start at the same time doubles the time to its first text, which
-	// is 0.1 to 0.2 s without (2.1.325).
-	pause = 500 * time.Millisecond
 )
 
 // Warm keeps CLIs warm while Run runs. Its methods may be called from any
@@ -112,6 +111,7 @@ type handle struct {
 func NewWarm(opts WarmOptions) *Warm {
 	opts.Max = cmp.Or(opts.Max, 2)
 	opts.MaxAge = cmp.Or(opts.MaxAge, 10*time.Minute)
+	opts.Pause = cmp.Or(opts.Pause, time.Second/2)
 	opts.MaxMemory = cmp.Or(opts.MaxMemory, 1<<30)
 	if opts.Start == nil {
 		opts.Start = claude.Warm
@@ -217,10 +217,12 @@ func (w *Warm) take(id identity, now surroundings, opts claude.Options) *handle 
 		}
 		p.idle = slices.Delete(p.idle, i, i+1)
 		p.failures = 0
-		w.quiet = time.Now().Add(pause)
+		w.quiet = time.Now().Add(w.opts.Pause)
 		return h
 	}
-	w.quiet = time.Now().Add(pause) // one is started by who asks
+	if w.opts.Learn > 0 {
+		w.quiet = time.Now().Add(w.opts.Pause) // one is started by who asks
+	}
 	return nil
 }
 

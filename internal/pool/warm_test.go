@@ -78,7 +78,7 @@ func TestNextStartWaits(t *testing.T) {
 		w.keep(t, opts, 1)
 		pass(2 * time.Second)
 		w.hit(t, opts)
-		pass(pause - time.Millisecond)
+		pass(time.Second/2 - time.Millisecond)
 		if n := len(w.cli.tried()); n != 1 {
 			t.Errorf("%d were started, want no second one yet", n)
 		}
@@ -212,7 +212,7 @@ func TestOldestGoesForMemory(t *testing.T) {
 		pass(10 * time.Second)
 		w.miss(t, older)
 		w.hit(t, younger)
-		pass(pause + time.Second/2)
+		pass(time.Second)
 		w.miss(t, older) // has Run look while the younger one starts
 		pass(10 * time.Second)
 		w.hit(t, younger)

@@ -30,6 +30,7 @@ type Run struct {
 	// anew.
 	Interrupted bool
 	Env         []string // K=V, for what the agent starts
+	Own         []string // likewise, that no other run has
 
 	Folder string // that it may read besides its own; empty means none
 	// Ask asks a person about a call that the policy wants asked about; nil means
@@ -347,7 +348,7 @@ func firstAllowed(first, then canUse) canUse {
 func (r *Runner) config(ctx context.Context, run Run, provider string, place Place, alive func(), talk *conversation) (agent.Config, error) {
 	t := run.Task
 	c := agent.Config{
-		Name: t.Agent, Provider: provider, Model: t.Model, Dir: place.Dir, Files: place.Write, Schema: t.Schema, Env: slices.Concat(run.Env, place.Env), Resume: run.Session,
+		Name: t.Agent, Provider: provider, Model: t.Model, Dir: place.Dir, Files: place.Write, Schema: t.Schema, Env: slices.Concat(run.Env, place.Env), Own: run.Own, Resume: run.Session,
 		Limits:  agent.Limits{MaxTurns: t.Limits.Turns, MaxBudgetUSD: t.Limits.BudgetUSD},
 		OnFrame: alive, SettingSources: r.opts.Settings,
 		MCPServers: run.Servers, Approved: run.Approved, DeniedTools: run.Denied,

@@ -1,10 +1,12 @@
 // Command bench-spawn measures agents that start agents: three levels with Nestor,
-// on the Claude CLI and on our own loop, against 'claude -p' nested in Bash. All
+// on the Claude CLI, started for each or kept ready, and on our own loop, against
+// 'claude -p' nested in Bash. All
 // sides are processes, started in turn; the CLI is the real one, the model is
 // scripted. It prints Markdown. 'make bench-spawn' runs it.
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -19,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/claude/claudetest"
 	"github.com/dfaf701a/nestor/scriptmodel"
 )
@@ -27,6 +30,7 @@ const (
 	nestorVariable = "BENCH_NESTOR" // the nestor command
 	depth          = 3
 	rounds         = 7
+	warmUp         = 3
 )
 
 func main() {
@@ -95,60 +99,124 @@ func (b *bench) all(ctx context.Context) error {
 			return cmd
 		}
 	}
-	ours := func(provider string, level int) func() *exec.Cmd {
+	sides := []*side{
+		{what: "`claude -p` in Bash", command: shell},
+		{what: "Nestor, Claude CLI", command: b.ours(ctx, "lone", "sdk")},
+		{what: "Nestor, Claude CLIs kept ready by a daemon", command: b.ours(ctx, "served", "sdk"), ready: true},
+		{what: "Nestor, our own loop", command: b.ours(ctx, "lone", "api")},
+		{what: "Nestor, our own loop in a daemon", command: b.ours(ctx, "served", "api")},
+	}
+	stop, err := b.serve(ctx)
+	if err != nil {
+		return err
+	}
+	for round := range rounds + warmUp { // the first make files and are learned from, and are not counted
+		for _, s := range sides {
+			for j, level := range []int{0, depth} {
+				if s.ready && round >= warmUp {
+					if err := b.await(ctx); err != nil {
+						return errors.Join(err, stop())
+					}
+				}
+				took, err := measure(s.command(level)())
+				if err != nil {
+					return errors.Join(fmt.Errorf("%s: %w", s.what, err), stop())
+				}
+				if round >= warmUp {
+					s.took[j] = append(s.took[j], took)
+				}
+			}
+		}
+	}
+	if err := stop(); err != nil {
+		return err
+	}
+	report(sides)
+	return nil
+}
+
+// side is one way to have agents start agents.
+type side struct {
+	what    string
+	command func(level int) func() *exec.Cmd
+	ready   bool // CLIs are waited for before each command
+	took    [2][]time.Duration
+}
+
+func report(sides []*side) {
+	fmt.Printf("%s/%s, %d cores, %s; medians of %d processes each, started in turn.\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rounds)
+	fmt.Printf("| agents | one alone | %d levels below it | a level | over a bare `claude -p` | times as fast as nested ones |\n|---|---|---|---|---|---|\n", depth)
+	bare := median(sides[0].took[0])
+	nested := (median(sides[0].took[1]) - bare) / depth
+	for _, s := range sides {
+		alone, all := median(s.took[0]), median(s.took[1])
+		level := (all - alone) / depth
+		fmt.Printf("| %s | %.0f ms | %.0f ms | %.0f ms | %+.0f ms | %.1f |\n", s.what, ms(alone), ms(all), ms(level), ms(level-bare), float64(nested)/float64(level))
+	}
+}
+
+// ours returns how Nestor is started in a project.
+func (b *bench) ours(ctx context.Context, project, provider string) func(level int) func() *exec.Cmd {
+	return func(level int) func() *exec.Cmd {
 		return func() *exec.Cmd {
 			cmd := exec.CommandContext(ctx, os.Getenv(nestorVariable), "run", "-q", "--provider", provider, fmt.Sprint("spawn ", level))
-			cmd.Dir = filepath.Join(b.dir, "project")
-			cmd.Env = []string{
-				"PATH=" + os.Getenv("PATH"), "LANG=" + os.Getenv("LANG"), "HOME=" + b.dir, "XDG_CONFIG_HOME=" + filepath.Join(b.dir, "config"), "ANTHROPIC_API_KEY=key",
-			}
+			cmd.Dir, cmd.Env = filepath.Join(b.dir, project), b.env()
 			return cmd
 		}
 	}
-	sides := []struct {
-		what       string
-		alone, all func() *exec.Cmd
-		took       [2][]time.Duration
-	}{
-		{what: "`claude -p` in Bash", alone: shell(0), all: shell(depth)},
-		{what: "Nestor, Claude CLI", alone: ours("sdk", 0), all: ours("sdk", depth)},
-		{what: "Nestor, our own loop", alone: ours("api", 0), all: ours("api", depth)},
+}
+
+func (b *bench) env() []string {
+	return []string{
+		"PATH=" + os.Getenv("PATH"), "LANG=" + os.Getenv("LANG"), "HOME=" + b.dir, "XDG_CONFIG_HOME=" + filepath.Join(b.dir, "config"), "ANTHROPIC_API_KEY=key",
 	}
-	for round := range rounds + 1 { // the first makes files, and is not counted
-		for i := range sides {
-			for j, make := range []func() *exec.Cmd{sides[i].alone, sides[i].all} {
-				took, err := measure(make())
-				if err != nil {
-					return fmt.Errorf("%s: %w", sides[i].what, err)
-				}
-				if round > 0 {
-					sides[i].took[j] = append(sides[i].took[j], took)
-				}
-			}
+}
+
+// serve starts the daemon of project served.
+func (b *bench) serve(ctx context.Context) (stop func() error, err error) {
+	cmd := exec.CommandContext(ctx, os.Getenv(nestorVariable), "serve", "--dir", filepath.Join(b.dir, "served"))
+	cmd.Env, cmd.Stderr = b.env(), os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		return nil, fmt.Errorf("the daemon says nothing: %w", err)
+	}
+	return func() error {
+		cmd.Process.Signal(os.Interrupt)
+		return cmd.Wait()
+	}, nil
+}
+
+// await waits until the daemon has a CLI ready for every level.
+func (b *bench) await(ctx context.Context) error {
+	client := api.NewClient(filepath.Join(b.dir, "served", ".nestor", "nestor.sock"))
+	defer client.Close()
+	for began := time.Now(); time.Since(began) < time.Minute; {
+		info, err := client.Info(ctx)
+		if err != nil {
+			return err
 		}
+		if info.Ready >= depth+1 {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
-	fmt.Printf("%s/%s, %d cores, %s; medians of %d processes each, started in turn.\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rounds)
-	fmt.Printf("| agents | one alone | %d levels below it | a level |\n|---|---|---|---|\n", depth)
-	level := make([]time.Duration, len(sides))
-	for i, s := range sides {
-		alone, all := median(s.took[0]), median(s.took[1])
-		level[i] = (all - alone) / depth
-		fmt.Printf("| %s | %.0f ms | %.0f ms | %.0f ms |\n", s.what, ms(alone), ms(all), ms(level[i]))
-	}
-	bare := median(sides[0].took[0])
-	fmt.Printf("\nA level of Nestor on the Claude CLI takes **%.0f ms** more than a bare run of it (%.0f ms), and is **%.1f times** as fast as a nested `claude -p`; on our own loop **%.0f times**.\n",
-		ms(level[1]-bare), ms(bare), float64(level[0])/float64(level[1]), float64(level[0])/float64(level[2]))
-	return nil
+	return errors.New("no CLIs are kept ready")
 }
 
 // configure writes the user's config of 'nestor run'.
 func (b *bench) configure() error {
 	folder := filepath.Join(b.dir, "config", "nestor")
-	if err := errors.Join(os.MkdirAll(folder, 0o700), os.MkdirAll(filepath.Join(b.dir, "project", ".nestor"), 0o700)); err != nil {
+	if err := errors.Join(os.MkdirAll(folder, 0o700), os.MkdirAll(filepath.Join(b.dir, "lone", ".nestor"), 0o700), os.MkdirAll(filepath.Join(b.dir, "served", ".nestor"), 0o700)); err != nil {
 		return err
 	}
 	var text bytes.Buffer
-	fmt.Fprintf(&text, "limits: {max_depth: %d}\nproviders:\n  sdk:\n    path: %s\n    env:\n", depth, b.cli.Path)
+	fmt.Fprintf(&text, "limits: {max_depth: %d}\nproviders:\n  sdk:\n    path: %s\n    warm: %d\n    env:\n", depth+1, b.cli.Path, depth+1)
 	for _, kv := range slices.Concat(b.cli.Env, scriptmodel.ClientEnv(b.url)) {
 		name, value, _ := strings.Cut(kv, "=")
 		fmt.Fprintf(&text, "      %s: %q\n", name, value)
