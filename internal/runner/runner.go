@@ -37,7 +37,7 @@ type Run struct {
 	// that nobody is there. It may be called from any goroutine.
 	Ask func(ctx context.Context, tool string, input json.RawMessage, reason string) (Verdict, error)
 
-	Servers  map[string]agent.MCPServer // whose tools it has besides its own, by name
+	Servers  map[string]agent.MCPServer // whose tools it has besides its own, by name; they change no files
 	Approved []string                   // tools that need no question, whatever its rights say of others
 	Denied   []string                   // tools that do not exist for it, likewise
 }

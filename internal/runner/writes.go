@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,10 +62,22 @@ func (w *writes) hook() claude.Hook[claude.PreToolUseInput, claude.PreToolUseOut
 	return claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{
 		Match: commands,
 		Func: func(ctx context.Context, in *claude.PreToolUseInput) (*claude.PreToolUseOutput, error) {
-			w.begin(ctx)
+			if !w.harmless(in.Tool) {
+				w.begin(ctx)
+			}
 			return nil, nil
 		},
 	}
+}
+
+// harmless tells whether a tool is one of the host's own, which change no files.
+func (w *writes) harmless(tool string) bool {
+	for name := range w.talk.run.Servers {
+		if strings.HasPrefix(tool, "mcp__"+name+"__") {
+			return true
+		}
+	}
+	return false
 }
 
 // begin begins to watch, and waits until what was changed before is told.

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/agent"
+	"github.com/dfaf701a/nestor/claude"
 )
 
 // notebook is a host that writes down which files are changed.
@@ -168,4 +171,31 @@ func TestFolderThatCannotBeWatched(t *testing.T) {
 			t.Errorf("it ended with %v", err)
 		}
 	})
+}
+
+// A folder is watched from the first call on that may change it: not from one of
+// the host's own tools.
+func TestFolderIsWatchedFromTheFirstCommand(t *testing.T) {
+	book := &notebook{}
+	c := newConversation(Run{Servers: map[string]agent.MCPServer{"nestor": {}}}, book)
+	looked := 0
+	w := newWrites(Place{Dir: "/p", Watch: func(context.Context) (Watcher, error) {
+		looked++
+		return nil, errors.New("not here")
+	}}, c)
+	call := w.hook().Func
+	for _, step := range []struct {
+		tool string
+		want int
+	}{{"mcp__nestor__spawn", 0}, {"mcp__nestorian__x", 1}, {"Bash", 1}} {
+		if out, err := call(t.Context(), &claude.PreToolUseInput{Tool: step.tool}); out != nil || err != nil {
+			t.Errorf("%s: %v, %v", step.tool, out, err)
+		}
+		if looked != step.want {
+			t.Errorf("after %s it was looked at %d times, want %d", step.tool, looked, step.want)
+		}
+	}
+	if err := w.end(t.Context(), time.Second); err == nil {
+		t.Error("nobody is told that it cannot be watched")
+	}
 }

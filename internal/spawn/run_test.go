@@ -298,7 +298,7 @@ func TestAnswerForARoleHoldsForAllOfIt(t *testing.T) {
 func call(t *testing.T, v spawn.Verbs, delegates bool, name string, args map[string]any) (string, bool) {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
-	server, err := spawn.NewServer(v, delegates).Connect(t.Context(), there, nil)
+	server, err := spawn.NewServer(v, delegates, nil).Connect(t.Context(), there, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
