@@ -88,9 +88,11 @@ func bare(ctx context.Context, text string) error {
 	return nil
 }
 
-// script has the model speak at once, or call a hundred tools.
+// script has the model speak at once, or call a hundred tools, quickly or slowly.
 const script = `
 rules:
+  - when: {user: "hundred quickly"}
+    turns: [%s{text: Done.}]
   - when: {user: "hundred"}
     turns: [%s{text: Done.}]
   - turns: [{text: Hello there.}]
@@ -109,8 +111,10 @@ func compare(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(cli.Dir, "a.txt"), []byte("hello\n"), 0o600); err != nil {
 		return err
 	}
-	calls := strings.Repeat(fmt.Sprintf("{wait: 20ms, tools: [{name: Read, input: {file_path: %s/a.txt}}]}, ", cli.Dir), 100)
-	parsed, err := scriptmodel.ParseScript("script", fmt.Appendf(nil, script, calls))
+	calls := func(wait string) string {
+		return strings.Repeat(fmt.Sprintf("{wait: %s, tools: [{name: Read, input: {file_path: %s/a.txt}}]}, ", wait, cli.Dir), 100)
+	}
+	parsed, err := scriptmodel.ParseScript("script", fmt.Appendf(nil, script, calls("20ms"), calls("100ms")))
 	if err != nil {
 		return err
 	}
@@ -145,7 +149,8 @@ func (b *bench) all(ctx context.Context) error {
 			what, prompt string
 			rounds       int
 			until        moment
-		}{{"to the first event", "hello", 15, firstEvent}, {"to the first text", "hello", 15, firstText}, {"a hundred tool calls, 20 ms each to the model", "hundred", 5, theEnd}} {
+		}{{"to the first event", "hello", 15, firstEvent}, {"to the first text", "hello", 15, firstText}, {"a hundred tool calls, 20 ms each to the model", "hundred quickly", 5, theEnd},
+			{"a hundred tool calls, 100 ms each to the model", "hundred", 3, theEnd}} {
 			if err := b.row(ctx, provider, part.what, part.prompt, part.rounds, part.until); err != nil {
 				return err
 			}
