@@ -228,6 +228,14 @@ var architecture = rules{
 		"internal/permission": {
 			why: "what a run may do follows from its policy and the call, and from nothing else",
 		},
+		"internal/proxy": {
+			why:  "it lets connections out by a list of hosts, and knows nobody who makes them",
+			ours: []string{"internal/permission"},
+			outside: allow{
+				"net":      "it dials, and serves who connects",
+				"net/http": "which is what proxies are asked in",
+			},
+		},
 		"internal/pool": {
 			why:  "it holds CLIs, and knows nobody who uses them",
 			ours: []string{"claude"},
