@@ -271,6 +271,8 @@ var architecture = rules{
 				"os":                                  "",
 				"os/exec":                             "it starts itself, and the command",
 				"os/signal":                           "it passes signals on to the command",
+				"net":                                 "it takes over the listeners of commands with a network of their own",
+				"unsafe":                              "a filter of system calls is handed to the kernel by its address",
 				"syscall":                             "what the kernel enforces is asked for by its calls",
 				"golang.org/x/sys":                    "… those that syscall does not have: mounts, capabilities, who reaps",
 				"github.com/landlock-lsm/go-landlock": "Landlock for all threads at once, version by version",

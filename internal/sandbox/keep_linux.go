@@ -43,6 +43,11 @@ func keep(trial bool, args []string) {
 			broken(fmt.Errorf("becoming the reaper: %w", err))
 		}
 	}
+	if o.Loopback {
+		if err := o.openOutlet(); err != nil {
+			broken(fmt.Errorf("making a network: %w", err))
+		}
+	}
 	if o.Level == Files || o.Level == Strict {
 		if err := confine(o); err != nil {
 			broken(err)

@@ -24,8 +24,9 @@ var forwarded = []os.Signal{
 
 // Descriptors of a keeper.
 const (
-	leashFD = 3 // is closed when the supervisor is gone
-	wordFD  = 4 // where it says how the command ended
+	leashFD  = 3 // is closed when the supervisor is gone
+	wordFD   = 4 // where it says how the command ended
+	outletFD = 5 // where it hands over the way out, if there is one
 )
 
 // word is what a keeper says of the command, at the end.
@@ -73,6 +74,9 @@ func supervise(args []string) {
 	if err != nil {
 		fail(ExitFailure, err.Error())
 	}
+	if k.outlet != nil {
+		k.handOver(string(o.Outlet))
+	}
 	gone := make(chan struct{}) // closed when the parent has ended
 	orphaned := false
 	if parent >= 0 {
@@ -119,6 +123,8 @@ type startedKeeper struct {
 	cmd   *exec.Cmd
 	leash *os.File // held for as long as we live
 	words *os.File
+	// outlet is where it hands over the way out; nil if there is none.
+	outlet *os.File
 }
 
 // startKeeper starts a keeper in the namespaces that the orders demand.
@@ -143,16 +149,28 @@ func startKeeper(mark string, o orders, argv []string, stderr io.Writer) (*start
 		return nil, err
 	}
 	defer wordEnd.Close()
+	k := &startedKeeper{leash: leash, words: words}
+	files := []*os.File{leashEnd, wordEnd}
+	if len(o.Outlet) > 0 {
+		ours, theirs, err := socketPair()
+		if err != nil {
+			k.close()
+			return nil, err
+		}
+		defer theirs.Close()
+		k.outlet, files = ours, append(files, theirs)
+	}
 	if mark == keepMark {
 		// What we were handed is not for the command.
 		if err := unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+			k.close()
 			return nil, fmt.Errorf("closing descriptors: %w", err)
 		}
 	}
 	cmd := exec.Command("/proc/self/exe", append(append([]string{mark}, args...), argv...)...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), procsVariable+"=1")
-	cmd.ExtraFiles = []*os.File{leashEnd, wordEnd}
+	cmd.ExtraFiles = files
 	cmd.Stderr = stderr
 	if mark == keepMark {
 		cmd.Stdin, cmd.Stdout = os.Stdin, os.Stdout
@@ -171,17 +189,26 @@ func startKeeper(mark string, o orders, argv []string, stderr io.Writer) (*start
 		if o.User {
 			cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 			// Who is not root in it keeps no rights through exec, unless asked to.
-			cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP}
+			cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN}
 			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
 			cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
 		}
 	}
 	if err := cmd.Start(); err != nil {
-		leash.Close()
-		words.Close()
+		k.close()
 		return nil, fmt.Errorf("starting the keeper: %w", err)
 	}
-	return &startedKeeper{cmd: cmd, leash: leash, words: words}, nil
+	k.cmd = cmd
+	return k, nil
+}
+
+// close lets go of a keeper that was not started.
+func (k *startedKeeper) close() {
+	k.leash.Close()
+	k.words.Close()
+	if k.outlet != nil {
+		k.outlet.Close()
+	}
 }
 
 // wait returns the keeper's last word when it has ended.

@@ -23,6 +23,9 @@ func wrap(p Profile) (func([]string) []string, error) {
 	if p.Limits != (Limits{}) {
 		return nil, errors.New("limits cannot be enforced on macOS; leave them out")
 	}
+	if p.Network == Hosts {
+		return nil, errNoOutlet()
+	}
 	if !p.confined() {
 		return func(argv []string) []string { return argv }, nil
 	}
