@@ -75,6 +75,7 @@ var architecture = rules{
 			ours: []string{"claude"},
 			outside: allow{
 				"github.com/modelcontextprotocol/go-sdk": "servers in this process are part of a config",
+				"net":                                    "… and so is how what is in this process connects to hosts",
 			},
 		},
 		"agent/agenttest": {
@@ -214,7 +215,7 @@ var architecture = rules{
 			why: "it builds the parts and runs them: the only place that knows them all",
 			ours: []string{
 				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "claude", "internal/agentfile", "internal/broker", "internal/engine",
-				"internal/eventlog", "internal/graph", "internal/history", "internal/permission", "internal/plan", "internal/pool", "internal/runner",
+				"internal/eventlog", "internal/graph", "internal/history", "internal/permission", "internal/plan", "internal/pool", "internal/proxy", "internal/runner",
 				"internal/sandbox", "internal/server", "internal/spawn", "internal/toolserver",
 				"internal/workspace",
 			},

@@ -20,8 +20,11 @@ type TaskOptions struct {
 	PermissionMode string   `json:"permission_mode,omitempty"` // empty means that of the config
 	Role           string   `json:"role,omitempty"`            // that bounds what it may do; empty means that of the config
 	Sandbox        string   `json:"sandbox,omitempty"`         // off, files or strict; empty means that of the config
-	Env            []string `json:"env,omitempty"`             // K=V, for what the agent starts
-	Session        string   `json:"session_id,omitempty"`      // of the provider, to go on with; empty begins a new one
+	// Hosts are those that its processes may reach, and no others, at level strict: see
+	// docs/sandbox.md. Nil means those of the config.
+	Hosts   []string `json:"hosts,omitzero"`
+	Env     []string `json:"env,omitempty"`        // K=V, for what the agent starts
+	Session string   `json:"session_id,omitempty"` // of the provider, to go on with; empty begins a new one
 	// Delegation says who starts agents for the run: pool, the default, or cli,
 	// which leaves the Claude CLI its own tool for it.
 	Delegation string `json:"delegation,omitempty"`

@@ -33,11 +33,11 @@ func (p *Provider) open(ctx context.Context, s *session) (*kit, error) {
 	if p.opts.Spool != "" {
 		spool = filepath.Join(p.opts.Spool, s.id)
 	}
-	set, err := tools.New(tools.Options{Dir: s.dir, Files: s.set.Files, ReadDirs: s.set.ReadDirs, Env: s.set.Env, BaseEnv: s.set.BaseEnv, Command: p.opts.Command, Wrap: s.set.Wrap, Spool: spool, AllowHost: s.mayReach})
+	set, err := tools.New(tools.Options{Dir: s.dir, Files: s.set.Files, ReadDirs: s.set.ReadDirs, Env: s.set.Env, BaseEnv: s.set.BaseEnv, Command: p.opts.Command, Wrap: s.set.Wrap, Spool: spool, AllowHost: s.mayReach, Dial: s.set.Dial})
 	if err != nil {
 		return nil, err
 	}
-	servers := tools.NewServers(s.set.MCPServers, tools.ServersOptions{Dir: s.dir, Env: s.set.Env, BaseEnv: s.set.BaseEnv, Command: p.opts.Command, Wrap: s.set.Wrap})
+	servers := tools.NewServers(s.set.MCPServers, tools.ServersOptions{Dir: s.dir, Env: s.set.Env, BaseEnv: s.set.BaseEnv, Command: p.opts.Command, Wrap: s.set.Wrap, Dial: s.set.Dial})
 	k := &kit{
 		tools: set.Tools(), recall: set.Recall, bound: set.Bound,
 		close: func() error { return errors.Join(servers.Close(), set.Close()) },

@@ -44,6 +44,8 @@ func someEvents() []nestor.Event {
 		&nestor.Ask{AskID: "q1", Tool: "Bash", Question: "May I?"},
 		&nestor.Answer{AskID: "q1", Decision: "allow", By: "me"},
 		&nestor.Letter{From: "a", To: "b", Content: "hi"},
+		&nestor.NetworkDial{Host: "go.dev", Port: 443, Allowed: true, Rule: "host go.dev", Sent: 10, Received: 20, Millis: 1500},
+		&nestor.NetworkDial{Host: "evil.org", Port: 80, Rule: "hosts", Reason: "evil.org:80 is not among the hosts that may be reached: go.dev"},
 		&nestor.RunRetry{Attempt: 2, At: noon, Reason: "reset"},
 		&nestor.RunCancelled{Cause: nestor.Cause{Kind: nestor.Stopped, By: "me", Reason: "enough"}},
 		&nestor.ChatComplete{},

@@ -35,11 +35,13 @@ type policy struct {
 	provider string   // of tasks that name none
 	pass     []string // variables that runs get besides
 	level    sandbox.Level
+	hosts    []string       // that they may reach at level strict; nil means that no list bounds them
 	limits   sandbox.Limits // of what processes use
 	cli      claudecode.Options
 	home     string // of the worker's files, which no run may see
 	door     string // the socket that runs may use; empty if there is none
 	log      *slog.Logger
+	outlets  outlets
 }
 
 // newPolicy returns the policy of a worker that keeps its files in home.
@@ -48,7 +50,7 @@ func newPolicy(o Worker, home string) (*policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &policy{roles: roles, provider: o.Provider, pass: o.Pass, limits: o.Limits, tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
+	p := &policy{roles: roles, provider: o.Provider, pass: o.Pass, limits: o.Limits, hosts: o.Hosts, tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
 	if o.Sandbox != "" {
 		if p.level, err = sandbox.ParseLevel(o.Sandbox); err != nil {
 			return nil, err
@@ -97,11 +99,9 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 			return verdict(role.Decide(permission.Call{Tool: tool, Input: input, Dir: dir}))
 		}
 	}
-	level := p.level
-	if o.Sandbox != "" {
-		if level, err = sandbox.ParseLevel(o.Sandbox); err != nil {
-			return r, err
-		}
+	level, err := p.levelOf(o)
+	if err != nil {
+		return r, err
 	}
 	profile := sandbox.Profile{Level: level}
 	if level != sandbox.Off {
@@ -117,6 +117,11 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 			confine(&profile, role, provider)
 		}
 		r.Env = []string{"TMPDIR=" + temp}
+		if hosts := p.hostsOf(o); hosts != nil {
+			if err := p.letOut(&profile, &r, run, hosts, role, provider); err != nil {
+				return r, err
+			}
+		}
 	}
 	if profile.Limits = p.limitsOf(o); profile.Limits != (sandbox.Limits{}) {
 		if err := os.MkdirAll(filepath.Join(p.home, "tmp"), 0o700); err != nil {
