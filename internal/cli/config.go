@@ -21,6 +21,7 @@ type config struct {
 	Role           string                         // of runs; empty means none
 	Roles          map[string]permission.RoleSpec // own ones, by their names
 	Sandbox        string                         // off, files or strict
+	Hosts          []string                       // that runs may reach, at strict; nil means that no list bounds them
 	Workspace      struct {
 		Kind    string   // plain, swarm or worktree; empty chooses
 		Base    string   // of worktrees; empty means HEAD

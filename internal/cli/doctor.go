@@ -296,7 +296,11 @@ func checkSandbox(context.Context) finding {
 	if r.Root {
 		root = "a root of its own"
 	}
-	return ok("files and strict: Landlock %d, %s", r.Landlock, root)
+	hosts := "hosts can be listed"
+	if err := r.Refuses(sandbox.Strict, sandbox.Hosts); err != nil {
+		hosts = err.Error()
+	}
+	return ok("files and strict: Landlock %d, %s; %s", r.Landlock, root, hosts)
 }
 
 // checkProject tries whether the current folder can hold .nestor.

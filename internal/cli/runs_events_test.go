@@ -44,8 +44,6 @@ func someEvents() []nestor.Event {
 		&nestor.Ask{AskID: "q1", Tool: "Bash", Question: "May I?"},
 		&nestor.Answer{AskID: "q1", Decision: "allow", By: "me"},
 		&nestor.Letter{From: "a", To: "b", Content: "hi"},
-		&nestor.NetworkDial{Host: "go.dev", Port: 443, Allowed: true, Rule: "host go.dev", Sent: 10, Received: 20, Millis: 1500},
-		&nestor.NetworkDial{Host: "evil.org", Port: 80, Rule: "hosts", Reason: "evil.org:80 is not among the hosts that may be reached: go.dev"},
 		&nestor.RunRetry{Attempt: 2, At: noon, Reason: "reset"},
 		&nestor.RunCancelled{Cause: nestor.Cause{Kind: nestor.Stopped, By: "me", Reason: "enough"}},
 		&nestor.ChatComplete{},
@@ -161,5 +159,18 @@ func TestFollowGoesOnWhenTheDaemonComesBack(t *testing.T) {
 	err = follow(t.Context(), nobody, string(testID(1)), api.EventsQuery{After: 7}, nil)
 	if !errors.Is(err, api.ErrNoDaemon) || !strings.HasSuffix(err.Error(), "; go on with --after 7") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestConnectionsInWords(t *testing.T) {
+	for want, e := range map[string]*nestor.NetworkDial{
+		"connected to go.dev:443 by host go.dev: 10 bytes out, 20 in, 1.5s":                   {Host: "go.dev", Port: 443, Allowed: true, Rule: "host go.dev", Sent: 10, Received: 20, Millis: 1500},
+		"connected to [::1]:80 by own [::1]:80: 0 bytes out, 0 in, 0s connection refused":     {Host: "::1", Port: 80, Allowed: true, Rule: "own [::1]:80", Reason: "connection refused"},
+		"refuses a connection to evil.org:80 by hosts: evil.org:80 is not among them":         {Host: "evil.org", Port: 80, Rule: "hosts", Reason: "evil.org:80 is not among them"},
+		"refuses a connection by request: it is no HTTP request: malformed HTTP request \x05": {Rule: "request", Reason: "it is no HTTP request: malformed HTTP request \x05"},
+	} {
+		if got := eventText(e); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
 	}
 }

@@ -118,14 +118,17 @@ func endText(e *nestor.ExecutionComplete) string {
 }
 
 func connectionText(e *nestor.NetworkDial) string {
-	to := e.Host
+	to := ""
+	if e.Host != "" {
+		to = "to " + e.Host
+	}
 	if e.Port != 0 {
-		to = net.JoinHostPort(e.Host, strconv.Itoa(e.Port))
+		to = "to " + net.JoinHostPort(e.Host, strconv.Itoa(e.Port))
 	}
 	if !e.Allowed {
-		return join("refuses a connection to", to, "by", e.Rule+":", e.Reason)
+		return join("refuses a connection", to, "by", e.Rule+":", e.Reason)
 	}
-	return join("connected to", to, "by", e.Rule+":", fmt.Sprintf("%d bytes out, %d in, %v", e.Sent, e.Received, time.Duration(e.Millis)*time.Millisecond), e.Reason)
+	return join("connected", to, "by", e.Rule+":", fmt.Sprintf("%d bytes out, %d in, %v", e.Sent, e.Received, time.Duration(e.Millis)*time.Millisecond), e.Reason)
 }
 
 func waitText(e *nestor.RunWaiting) string {

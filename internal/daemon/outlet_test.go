@@ -92,3 +92,65 @@ rules:
 		})
 	}
 }
+
+// What the loop of provider api fetches itself goes the same way, also where it is
+// redirected to.
+func TestHostsHoldWebFetch(t *testing.T) {
+	needsOutlet(t)
+	dir, port, elsewhere := place(t), page(t), page(t)
+	moved := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:"+elsewhere+"/", http.StatusFound))
+	defer moved.Close()
+	model := scriptmodel.Start(t, `
+rules:
+  - turns:
+      - tools: [{name: WebFetch, input: {url: "http://127.0.0.1:`+port+`/", prompt: "what is it"}}]
+      - text: "First: {{.ToolResult}}"
+        tools: [{name: WebFetch, input: {url: "`+moved.URL+`/", prompt: "what is it"}}]
+      - text: "Second: {{.ToolResult}}"`)
+	client, _ := serving(t, settings{Dir: dir}.with(t, "api", model.URL))
+	list := `["127.0.0.1:` + port + `","` + strings.TrimPrefix(moved.URL, "http://") + `"]`
+	run := finish(t, client, nestor.Task{Input: "go", Dir: dir, Data: []byte("{" + bypass + `,"hosts":` + list + `}`)})
+	var told []string
+	for _, d := range dials(t, client, run.ID) {
+		told = append(told, fmt.Sprintf("%d %v", d.Port, d.Allowed))
+	}
+	if want := []string{port + " true", moved.URL[strings.LastIndex(moved.URL, ":")+1:] + " true", elsewhere + " false"}; !slices.Equal(told, want) {
+		t.Errorf("on record is %q, not %q", told, want)
+	}
+	if out := run.Result.Output; strings.Contains(out, "Second: the page") || !strings.Contains(out, "is not among the hosts") {
+		t.Errorf("it said %s", out)
+	}
+}
+
+// A child has no host that its parent does not have, and a role that may not use the
+// web leaves none.
+func TestHostsOfAChild(t *testing.T) {
+	needsOutlet(t)
+	dir, port := place(t), page(t)
+	other := page(t)
+	model := scriptmodel.Start(t, `
+rules:
+  - match: {prompt: "child"}
+    turns:
+      - tools: [{name: Bash, input: {command: "`+strings.ReplaceAll(askFor("127.0.0.1", port)+askFor("127.0.0.1", other), `"`, `\"`)+` true", description: try}}]
+      - text: "The child heard: {{.ToolResult}}"
+  - turns:
+      - tools: [{name: mcp__nestor__spawn, input: {task: "child", sandbox: "off", hosts: ["127.0.0.1:`+other+`", "127.0.0.1:`+port+`", "*.example.com"]}}]
+      - text: "{{.ToolResult}}"`)
+	client, _ := serving(t, settings{Dir: dir}.with(t, "api", model.URL))
+	run := finish(t, client, nestor.Task{Input: "parent", Dir: dir, Data: []byte("{" + bypass + `,"hosts":["127.0.0.1:` + port + `","api.example.com"]}`)})
+	out := run.Result.Output
+	if strings.Count(out, "the page for 127.0.0.1:"+port) != 1 || strings.Contains(out, "the page for 127.0.0.1:"+other) ||
+		!strings.Contains(out, "127.0.0.1:"+other+" is not among the hosts that may be reached: 127.0.0.1:"+port+", api.example.com") {
+		t.Errorf("the child reached what it must not, or did not what it may:\n%s", out)
+	}
+}
+
+func TestNoHostIsRefused(t *testing.T) {
+	dir := place(t)
+	client, _ := serving(t, settings{Dir: dir, Script: "- text: hello", Provider: "scripted"})
+	_, err := client.Submit(t.Context(), nestor.Task{Input: "go", Dir: dir, Data: []byte(`{"hosts":["http://a.org"]}`)}, "")
+	if err == nil || !strings.Contains(err.Error(), `"http://a.org" is no host that can be allowed`) {
+		t.Errorf("%v", err)
+	}
+}

@@ -62,6 +62,9 @@ func ParseHost(text string) (Host, error) {
 	bad := func(err error) (Host, error) {
 		return Host{}, fmt.Errorf("%q is no host that can be allowed: %w; write example.com, *.example.com for those below it, or an address, and a port behind a colon if it is neither 80 nor 443", clip(text), err)
 	}
+	if strings.Contains(text, "/") {
+		return bad(errors.New("it has a slash"))
+	}
 	var h Host
 	var err error
 	name, port, hasPort := splitPort(text)
@@ -70,10 +73,7 @@ func ParseHost(text string) (Host, error) {
 			return bad(err)
 		}
 	}
-	switch {
-	case strings.Contains(text, "/"):
-		return bad(errors.New("it has a slash"))
-	case name == "*":
+	if name == "*" {
 		return bad(errors.New("it would be all; leave the list out for that"))
 	}
 	rest, below := strings.CutPrefix(name, "*.")
