@@ -114,7 +114,9 @@ rules:
 	for _, d := range dials(t, client, run.ID) {
 		told = append(told, fmt.Sprintf("%d %v", d.Port, d.Allowed))
 	}
-	if want := []string{port + " true", moved.URL[strings.LastIndex(moved.URL, ":")+1:] + " true", elsewhere + " false"}; !slices.Equal(told, want) {
+	want := []string{port + " true", moved.URL[strings.LastIndex(moved.URL, ":")+1:] + " true", elsewhere + " false"}
+	slices.Sort(want)
+	if slices.Sort(told); !slices.Equal(told, want) { // each is told when it is over
 		t.Errorf("on record is %q, not %q", told, want)
 	}
 	if out := run.Result.Output; strings.Contains(out, "Second: the page") || !strings.Contains(out, "is not among the hosts") {
@@ -130,7 +132,7 @@ func TestHostsOfAChild(t *testing.T) {
 	other := page(t)
 	model := scriptmodel.Start(t, `
 rules:
-  - match: {prompt: "child"}
+  - when: {user: "^child$"}
     turns:
       - tools: [{name: Bash, input: {command: "`+strings.ReplaceAll(askFor("127.0.0.1", port)+askFor("127.0.0.1", other), `"`, `\"`)+` true", description: try}}]
       - text: "The child heard: {{.ToolResult}}"
@@ -148,8 +150,8 @@ rules:
 
 func TestNoHostIsRefused(t *testing.T) {
 	dir := place(t)
-	client, _ := serving(t, settings{Dir: dir, Script: "- text: hello", Provider: "scripted"})
-	_, err := client.Submit(t.Context(), nestor.Task{Input: "go", Dir: dir, Data: []byte(`{"hosts":["http://a.org"]}`)}, "")
+	client, _ := serving(t, settings{Dir: dir, Provider: "scripted"})
+	_, err := client.Submit(t.Context(), api.Submission{Task: nestor.Task{Input: "go", Dir: dir, Data: []byte(`{"hosts":["http://a.org"]}`)}})
 	if err == nil || !strings.Contains(err.Error(), `"http://a.org" is no host that can be allowed`) {
 		t.Errorf("%v", err)
 	}
