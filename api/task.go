@@ -95,6 +95,9 @@ type Resources struct {
 	Memory    int64         `json:"memory,omitempty"`    // bytes
 	Processes int           `json:"processes,omitempty"` // at once
 	CPU       time.Duration `json:"cpu,omitempty"`       // processor time
+	// Processors is how many may be used at once, such as 1.5. Only control groups can
+	// limit that.
+	Processors float64 `json:"processors,omitempty"`
 }
 
 // ParseTaskOptions reads the Data of a task. It fails if there is something in it
@@ -125,7 +128,7 @@ func ParseTaskOptions(data json.RawMessage) (TaskOptions, error) {
 	if o.Subdir != "" && !fs.ValidPath(o.Subdir) {
 		return TaskOptions{}, fmt.Errorf("data of the task: subdir %.200q: want a path in the project, such as docs/guide", o.Subdir)
 	}
-	if o.Resources.Memory < 0 || o.Resources.Processes < 0 || o.Resources.CPU < 0 {
+	if o.Resources.Memory < 0 || o.Resources.Processes < 0 || o.Resources.CPU < 0 || o.Resources.Processors < 0 {
 		return TaskOptions{}, fmt.Errorf("data of the task: resources %+v: none may be negative", o.Resources)
 	}
 	switch o.Workspace.Kind {

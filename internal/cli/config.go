@@ -43,6 +43,8 @@ type config struct {
 		Memory    int64 // bytes; zero means no limit, as below
 		Processes int
 		CPU       time.Duration
+		// Processors is how many may be used at once.
+		Processors float64
 	}
 	SDK struct {
 		Path     string            // of the CLI; empty means the one that is found

@@ -132,6 +132,8 @@ func configKeys() []configKey {
 			in: func(c *config) setting { return countSetting{&c.Resources.Processes, 0} }},
 		{name: "limits.cpu", doc: "processor time of a run's processes, likewise; 0s means no limit", flag: "max-cpu",
 			in: func(c *config) setting { return spanSetting{&c.Resources.CPU, 0} }},
+		{name: "limits.processors", doc: "processors that a run's processes use at once, likewise, where control groups can be used; 0 means no limit", flag: "max-processors",
+			in: func(c *config) setting { return amountSetting{&c.Resources.Processors} }},
 
 		{name: "providers.sdk.path", trust: always, doc: "the Claude CLI; unset means the one that is found",
 			in: func(c *config) setting { return fileSetting{&c.SDK.Path, true} }},

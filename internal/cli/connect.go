@@ -134,7 +134,7 @@ func workerOptions(cfg *config) (daemon.Worker, error) {
 		Provider: cfg.Provider, Slots: cfg.Slots, Labels: cfg.Label, Tools: cfg.Tools, Mode: cfg.PermissionMode, Role: cfg.Role, Roles: cfg.Roles, Pass: cfg.Pass, Sandbox: cfg.Sandbox, Hosts: cfg.Hosts, Settings: cfg.SDK.Settings,
 		Models: cfg.Models, Delegation: cfg.Delegation, MaxResult: cfg.MaxResult,
 	}
-	w.Limits = sandbox.Limits{Memory: cfg.Resources.Memory, Processes: cfg.Resources.Processes, CPU: cfg.Resources.CPU}
+	w.Limits = sandbox.Limits{Memory: cfg.Resources.Memory, Processes: cfg.Resources.Processes, CPU: cfg.Resources.CPU, Processors: cfg.Resources.Processors}
 	w.Workspace = daemon.Workspaces{
 		Kind: cfg.Workspace.Kind, Base: cfg.Workspace.Base, Setup: cfg.Workspace.Setup, Copy: cfg.Workspace.Copy, Ports: cfg.Workspace.Ports,
 		End: cfg.Workspace.End, Approve: cfg.Workspace.Approve, Collect: workspace.Policy{Age: cfg.Workspace.Age, Size: cfg.Workspace.Size},

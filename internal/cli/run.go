@@ -34,7 +34,7 @@ type runOptions struct {
 var runKeys = []string{
 	"provider", "model", "tools", "permission_mode", "limits.max_turns", "limits.max_depth", "limits.max_budget_usd", "limits.timeout",
 	"limits.silence", "limits.limit_wait", "role", "sandbox", "sandbox_hosts", "delegation",
-	"workspace.kind", "workspace.end", "limits.memory", "limits.processes", "limits.cpu",
+	"workspace.kind", "workspace.end", "limits.memory", "limits.processes", "limits.cpu", "limits.processors",
 }
 
 func newRun() *cobra.Command {
@@ -278,7 +278,7 @@ func taskOf(prompt string, cfg *config, opts runOptions, changed map[string]stri
 		AskFor: askFor,
 		Tools:  cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Hosts: cfg.Hosts, Env: opts.env, Trace: trace, Delegation: cfg.Delegation,
 		Workspace: api.WorkspaceOptions{Kind: cfg.Workspace.Kind, End: cfg.Workspace.End},
-		Resources: api.Resources{Memory: cfg.Resources.Memory, Processes: cfg.Resources.Processes, CPU: cfg.Resources.CPU},
+		Resources: api.Resources{Memory: cfg.Resources.Memory, Processes: cfg.Resources.Processes, CPU: cfg.Resources.CPU, Processors: cfg.Resources.Processors},
 	}
 	if opts.agent != "" {
 		o.FocusFile, o.Yields, o.Inputs = opts.focus, yielding(cfg, changed), map[string]json.RawMessage{}

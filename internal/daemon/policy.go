@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/agent/anthropic"
@@ -42,6 +43,7 @@ type policy struct {
 	door     string // the socket that runs may use; empty if there is none
 	log      *slog.Logger
 	outlets  outlets
+	groups   func() (dir string, err error) // the control group for those of commands, or why there is none
 }
 
 // newPolicy returns the policy of a worker that keeps its files in home.
@@ -56,6 +58,7 @@ func newPolicy(o Worker, home string) (*policy, error) {
 			return nil, err
 		}
 	}
+	p.groups = sync.OnceValues(sandbox.OpenGroups)
 	// What runs left there that were cut off.
 	if err := os.RemoveAll(filepath.Join(home, "tmp")); err != nil {
 		return nil, fmt.Errorf("removing what runs have left: %w", err)
@@ -127,6 +130,9 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 		if err := os.MkdirAll(filepath.Join(p.home, "tmp"), 0o700); err != nil {
 			return r, err
 		}
+		if profile.Group, err = p.groups(); err != nil && profile.Limits.Processors > 0 {
+			return r, fmt.Errorf("how many processors a run uses at once cannot be limited here: %w; leave it out", err)
+		}
 		profile.Exceeded = p.temp(run.ID, run.Attempt) + ".exceeded"
 		r.Exceeded = func() []string { return linesOf(profile.Exceeded) }
 	}
@@ -142,6 +148,7 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 func (p *policy) limitsOf(o api.TaskOptions) sandbox.Limits {
 	l := p.limits
 	l.Memory, l.Processes, l.CPU = cmp.Or(o.Resources.Memory, l.Memory), cmp.Or(o.Resources.Processes, l.Processes), cmp.Or(o.Resources.CPU, l.CPU)
+	l.Processors = cmp.Or(o.Resources.Processors, l.Processors)
 	return l
 }
 

@@ -62,6 +62,9 @@ type Limits struct {
 	Memory    int64         // bytes
 	Processes int           // at once, threads not counted
 	CPU       time.Duration // that they have used
+	// Processors is how many they may use at once, such as 1.5. It needs a
+	// [Profile.Group].
+	Processors float64
 }
 
 // Profile says what a command may do. The zero value supervises it only.
@@ -80,6 +83,9 @@ type Profile struct {
 	// required for network Hosts, and for no other.
 	Outlet string
 	Limits Limits
+	// Group is the control group in which one is made for a command with limits, see
+	// [OpenGroups]; empty means that its limits are watched.
+	Group string
 	// Exceeded is a file to which a line is added for each command that is killed
 	// because of a limit; empty means none. It is made if it is missing.
 	Exceeded string
@@ -147,13 +153,16 @@ func (p Profile) check() error {
 			}
 		}
 	}
-	for name, path := range map[string]string{"Exceeded": p.Exceeded, "Outlet": p.Outlet} {
+	for name, path := range map[string]string{"Exceeded": p.Exceeded, "Outlet": p.Outlet, "Group": p.Group} {
 		if path != "" && !filepath.IsAbs(path) {
 			errs = append(errs, fmt.Errorf("%s names %q, which is not absolute", name, path))
 		}
 	}
-	if p.Limits.Memory < 0 || p.Limits.Processes < 0 || p.Limits.CPU < 0 {
+	if p.Limits.Memory < 0 || p.Limits.Processes < 0 || p.Limits.CPU < 0 || p.Limits.Processors < 0 {
 		errs = append(errs, errors.New("a limit is negative; zero means none"))
+	}
+	if p.Limits.Processors > 0 && p.Group == "" {
+		errs = append(errs, errors.New("how many processors a command uses at once can be limited by a control group alone; leave it out"))
 	}
 	return errors.Join(errs...)
 }

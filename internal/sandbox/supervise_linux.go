@@ -70,8 +70,17 @@ func supervise(args []string) {
 	}
 	signals := make(chan os.Signal, 16) // sent by package signal
 	signal.Notify(signals, forwarded...)
-	k, err := startKeeper(keepMark, o, argv, os.Stderr)
+	var g *group // nil means that the keeper watches the limits
+	if len(o.Group) > 0 {
+		if g, err = makeGroup(string(o.Group), o.Limits); err != nil {
+			fail(ExitFailure, err.Error())
+		}
+	}
+	k, err := startKeeper(keepMark, o, argv, os.Stderr, g)
 	if err != nil {
+		if g != nil {
+			g.remove()
+		}
 		fail(ExitFailure, err.Error())
 	}
 	if k.outlet != nil {
@@ -87,6 +96,11 @@ func supervise(args []string) {
 	}
 	ended := make(chan word, 1) // sent once, when the keeper has ended
 	go func() { ended <- k.wait() }()
+	exceeded, over := make(chan string, 1), make(chan struct{}) // sent once, by watch; closed when the keeper has ended
+	if g != nil {
+		go g.watch(o.Limits, exceeded, over)
+	}
+	limit := ""
 	for {
 		select {
 		case s := <-signals:
@@ -94,8 +108,14 @@ func supervise(args []string) {
 		case <-gone:
 			k.cmd.Process.Kill()
 			gone, orphaned = nil, true
+		case limit = <-exceeded:
+			g.kill()
 		case w := <-ended:
 			killBelow()
+			if g != nil {
+				close(over)
+				w = g.end(o.Limits, limit, w)
+			}
 			o.tell(w)
 			if orphaned { // there is nobody to be told
 				os.Exit(ExitFailure)
@@ -128,7 +148,7 @@ type startedKeeper struct {
 }
 
 // startKeeper starts a keeper in the namespaces that the orders demand.
-func startKeeper(mark string, o orders, argv []string, stderr io.Writer) (*startedKeeper, error) {
+func startKeeper(mark string, o orders, argv []string, stderr io.Writer, g *group) (*startedKeeper, error) {
 	// A keeper has little to do: it is faster started on one processor. What the
 	// command is told of them stays as it was.
 	if procs, set := os.LookupEnv(procsVariable); set {
@@ -180,6 +200,9 @@ func startKeeper(mark string, o orders, argv []string, stderr io.Writer) (*start
 	// A session of its own: no terminal can be told to type what the command
 	// says, and signals to our group reach it once.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if g != nil {
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, g.fd
+	}
 	if o.Private {
 		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC
@@ -235,7 +258,7 @@ func tryKeeper(o orders) error {
 	runtime.LockOSThread() // which must not end before the keeper
 	defer runtime.UnlockOSThread()
 	var said bytes.Buffer
-	k, err := startKeeper(probeMark, o, nil, &said)
+	k, err := startKeeper(probeMark, o, nil, &said, nil)
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,7 @@ type orders struct {
 	Level    Level   `json:"level,omitempty"`
 	Network  Network `json:"network,omitempty"`
 	Limits   Limits  `json:"limits,omitzero"`
+	Group    []byte  `json:"group,omitempty"` // in which the command's own is made; empty means that limits are watched
 	Exceeded []byte  `json:"exceeded,omitempty"`
 	Procs    *string `json:"procs,omitempty"` // GOMAXPROCS of the command; nil means that it has none
 }

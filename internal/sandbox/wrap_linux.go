@@ -18,6 +18,9 @@ func wrap(p Profile) (func([]string) []string, error) {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
 	o := orders{Level: p.Level, Network: p.Network, Limits: p.Limits, Exceeded: []byte(p.Exceeded), Outlet: []byte(p.Outlet)}
+	if p.Limits != (Limits{}) {
+		o.Group = []byte(p.Group)
+	}
 	if p.confined() {
 		r := check()
 		if err := r.Refuses(p.Level, p.Network); err != nil {
