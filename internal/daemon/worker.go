@@ -114,6 +114,7 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 	}
 	rules.door = socket
 	own := newSpaces(o.Workspace, filepath.Dir(home), o.Dir, log, o.Log)
+	own.environ = rules.environ
 	var place runner.Workspace = own
 	if o.copies != nil {
 		place = o.copies
