@@ -13,7 +13,7 @@ const sandboxExec = "/usr/bin/sandbox-exec"
 func System() []string {
 	return []string{
 		"/usr", "/bin", "/sbin", "/System", "/Library", "/opt/homebrew", "/private/etc", "/private/var/db/timezone",
-		"/dev", "/Applications/Xcode.app",
+		"/Applications/Xcode.app",
 	}
 }
 
