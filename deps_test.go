@@ -75,6 +75,7 @@ var architecture = rules{
 			ours: []string{"claude"},
 			outside: allow{
 				"github.com/modelcontextprotocol/go-sdk": "servers in this process are part of a config",
+				"net":                                    "… and so is how what is in this process connects to hosts",
 			},
 		},
 		"agent/agenttest": {
@@ -214,7 +215,7 @@ var architecture = rules{
 			why: "it builds the parts and runs them: the only place that knows them all",
 			ours: []string{
 				".", "agent", "agent/anthropic", "agent/claudecode", "agent/scripted", "api", "claude", "internal/agentfile", "internal/broker", "internal/engine",
-				"internal/eventlog", "internal/graph", "internal/history", "internal/permission", "internal/plan", "internal/pool", "internal/runner",
+				"internal/eventlog", "internal/graph", "internal/history", "internal/permission", "internal/plan", "internal/pool", "internal/proxy", "internal/runner",
 				"internal/sandbox", "internal/server", "internal/spawn", "internal/toolserver",
 				"internal/workspace",
 			},
@@ -227,6 +228,14 @@ var architecture = rules{
 		},
 		"internal/permission": {
 			why: "what a run may do follows from its policy and the call, and from nothing else",
+		},
+		"internal/proxy": {
+			why:  "it lets connections out by a list of hosts, and knows nobody who makes them",
+			ours: []string{"internal/permission"},
+			outside: allow{
+				"net":      "it dials, and serves who connects",
+				"net/http": "which is what proxies are asked in",
+			},
 		},
 		"internal/pool": {
 			why:  "it holds CLIs, and knows nobody who uses them",
@@ -264,6 +273,8 @@ var architecture = rules{
 				"os":                                  "",
 				"os/exec":                             "it starts itself, and the command",
 				"os/signal":                           "it passes signals on to the command",
+				"net":                                 "it takes over the listeners of commands with a network of their own",
+				"unsafe":                              "a filter of system calls is handed to the kernel by its address",
 				"syscall":                             "what the kernel enforces is asked for by its calls",
 				"golang.org/x/sys":                    "… those that syscall does not have: mounts, capabilities, who reaps",
 				"github.com/landlock-lsm/go-landlock": "Landlock for all threads at once, version by version",

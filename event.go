@@ -208,6 +208,20 @@ type (
 		Path   string `json:"path"`
 		Action string `json:"action"`
 	}
+	// NetworkDial is a connection that a run's processes made out of a network of their
+	// own, or that they were refused. It is told when it is over.
+	NetworkDial struct {
+		Header
+		Host     string `json:"host,omitempty"`    // as it was asked for; empty if that cannot be told
+		Port     int    `json:"port,omitempty"`    // likewise zero
+		Address  string `json:"address,omitempty"` // that was connected to, with the port; empty if none was
+		Allowed  bool   `json:"allowed"`
+		Rule     string `json:"rule,omitempty"`   // what allowed it, or refused it
+		Reason   string `json:"reason,omitempty"` // why it was refused, or failed
+		Sent     int64  `json:"bytes_out"`
+		Received int64  `json:"bytes_in"`
+		Millis   int64  `json:"duration_ms"`
+	}
 	// Ask is a question to a person.
 	Ask struct {
 		Header
@@ -270,6 +284,7 @@ func (*RunRetry) wire() string          { return "run_retry" }
 func (*RunCancelled) wire() string      { return "run_cancelled" }
 func (*Lease) wire() string             { return "lease" }
 func (*WorkspaceWrite) wire() string    { return "workspace_write" }
+func (*NetworkDial) wire() string       { return "network_dial" }
 func (*Ask) wire() string               { return "ask" }
 func (*Answer) wire() string            { return "answer" }
 func (*Letter) wire() string            { return "letter" }
@@ -327,6 +342,8 @@ func newEvent(wire string) Event {
 		return new(Lease)
 	case "workspace_write":
 		return new(WorkspaceWrite)
+	case "network_dial":
+		return new(NetworkDial)
 	case "ask":
 		return new(Ask)
 	case "answer":

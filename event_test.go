@@ -54,6 +54,7 @@ func samples() []nestor.Event {
 		&nestor.RunCancelled{Header: h, Reason: "r", Cause: nestor.Cause{Kind: nestor.Stopped, By: "ada", Run: root, Reason: "enough"}},
 		&nestor.Lease{Header: h, Child: child, Granted: 1, Spent: 0.25, Returned: 0.75},
 		&nestor.WorkspaceWrite{Header: h, Agent: "ada", Path: "a.go", Action: "edit"},
+		&nestor.NetworkDial{Header: h, Host: "example.com", Port: 443, Address: "93.184.215.14:443", Allowed: true, Rule: "host example.com", Reason: "r", Sent: 1, Received: 2, Millis: 3},
 		&nestor.Ask{Header: h, AskID: "a", Tool: "Bash", Input: json.RawMessage(`{}`), Question: "may it?", Options: []string{"yes", "no"}, Default: "no", Until: at, PathFromRoot: []nestor.ID{root, run}, Suggestions: []json.RawMessage{json.RawMessage(`"always"`)}},
 		&nestor.Answer{Header: h, AskID: "a", Decision: "allow", By: "ada", Scope: "once", Data: json.RawMessage(`{}`)},
 		&nestor.Letter{Header: h, From: "ada", To: "bob", Content: "hello"},

@@ -14,6 +14,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"iter"
+	"net"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -94,6 +95,10 @@ type Config struct {
 	// argv. It may be called from any goroutine.
 	Wrap func(argv []string) []string
 
+	// Dial connects what works for the agent in this process to hosts; nil leaves it
+	// to the provider. It may be called from any goroutine.
+	Dial Dial
+
 	// Resume is the session to go on with: the session_id in the metadata of
 	// what an earlier agent said. Empty begins a new one. If there is no such
 	// session, the first message fails with [ErrNoSession].
@@ -105,6 +110,9 @@ type Config struct {
 	// it are for providers that talk to an API themselves.
 	Credentials map[string]string
 }
+
+// Dial connects to an address, as the method DialContext of a [net.Dialer] does.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 // Limits bound the work on one message. Zero means no limit.
 type Limits struct {

@@ -28,6 +28,7 @@ type Spawn struct {
 	Role           string          `json:"role,omitempty"`
 	PermissionMode string          `json:"permission_mode,omitempty"`
 	Sandbox        string          `json:"sandbox,omitempty"`
+	Hosts          []string        `json:"hosts,omitzero"`   // nil means those of the run
 	Dir            string          `json:"dir,omitempty"`    // below that of the run
 	Env            []string        `json:"env,omitzero"`     // nil means that of the run
 	Schema         json.RawMessage `json:"schema,omitempty"` // of the result; nil means free text

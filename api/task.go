@@ -20,8 +20,11 @@ type TaskOptions struct {
 	PermissionMode string   `json:"permission_mode,omitempty"` // empty means that of the config
 	Role           string   `json:"role,omitempty"`            // that bounds what it may do; empty means that of the config
 	Sandbox        string   `json:"sandbox,omitempty"`         // off, files or strict; empty means that of the config
-	Env            []string `json:"env,omitempty"`             // K=V, for what the agent starts
-	Session        string   `json:"session_id,omitempty"`      // of the provider, to go on with; empty begins a new one
+	// Hosts are those that its processes may reach, and no others, at level strict: see
+	// docs/sandbox.md. Nil means those of the config.
+	Hosts   []string `json:"hosts,omitzero"`
+	Env     []string `json:"env,omitempty"`        // K=V, for what the agent starts
+	Session string   `json:"session_id,omitempty"` // of the provider, to go on with; empty begins a new one
 	// Delegation says who starts agents for the run: pool, the default, or cli,
 	// which leaves the Claude CLI its own tool for it.
 	Delegation string `json:"delegation,omitempty"`
@@ -92,6 +95,9 @@ type Resources struct {
 	Memory    int64         `json:"memory,omitempty"`    // bytes
 	Processes int           `json:"processes,omitempty"` // at once
 	CPU       time.Duration `json:"cpu,omitempty"`       // processor time
+	// Processors is how many may be used at once, such as 1.5. Only control groups can
+	// limit that.
+	Processors float64 `json:"processors,omitempty"`
 }
 
 // ParseTaskOptions reads the Data of a task. It fails if there is something in it
@@ -122,7 +128,7 @@ func ParseTaskOptions(data json.RawMessage) (TaskOptions, error) {
 	if o.Subdir != "" && !fs.ValidPath(o.Subdir) {
 		return TaskOptions{}, fmt.Errorf("data of the task: subdir %.200q: want a path in the project, such as docs/guide", o.Subdir)
 	}
-	if o.Resources.Memory < 0 || o.Resources.Processes < 0 || o.Resources.CPU < 0 {
+	if o.Resources.Memory < 0 || o.Resources.Processes < 0 || o.Resources.CPU < 0 || o.Resources.Processors < 0 {
 		return TaskOptions{}, fmt.Errorf("data of the task: resources %+v: none may be negative", o.Resources)
 	}
 	switch o.Workspace.Kind {

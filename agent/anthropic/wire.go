@@ -35,11 +35,11 @@ func (p *Provider) open(ctx context.Context, s *session) (*kit, error) {
 		spool = filepath.Join(p.opts.Spool, s.id)
 	}
 	env := slices.Concat(s.set.Env, s.set.Own)
-	set, err := tools.New(tools.Options{Dir: s.dir, Files: s.set.Files, ReadDirs: s.set.ReadDirs, Env: env, BaseEnv: s.set.BaseEnv, Command: p.opts.Command, Wrap: s.set.Wrap, Spool: spool, AllowHost: s.mayReach})
+	set, err := tools.New(tools.Options{Dir: s.dir, Files: s.set.Files, ReadDirs: s.set.ReadDirs, Env: env, BaseEnv: s.set.BaseEnv, Command: p.opts.Command, Wrap: s.set.Wrap, Spool: spool, AllowHost: s.mayReach, Dial: s.set.Dial})
 	if err != nil {
 		return nil, err
 	}
-	servers := tools.NewServers(s.set.MCPServers, tools.ServersOptions{Dir: s.dir, Env: env, BaseEnv: s.set.BaseEnv, Command: p.opts.Command, Wrap: s.set.Wrap})
+	servers := tools.NewServers(s.set.MCPServers, tools.ServersOptions{Dir: s.dir, Env: env, BaseEnv: s.set.BaseEnv, Command: p.opts.Command, Wrap: s.set.Wrap, Dial: s.set.Dial})
 	k := &kit{
 		tools: set.Tools(), recall: set.Recall, bound: set.Bound,
 		close: func() error { return errors.Join(servers.Close(), set.Close()) },

@@ -21,6 +21,7 @@ type config struct {
 	Role           string                         // of runs; empty means none
 	Roles          map[string]permission.RoleSpec // own ones, by their names
 	Sandbox        string                         // off, files or strict
+	Hosts          []string                       // that runs may reach, at strict; nil means that no list bounds them
 	Workspace      struct {
 		Kind    string   // plain, swarm or worktree; empty chooses
 		Base    string   // of worktrees; empty means HEAD
@@ -42,6 +43,8 @@ type config struct {
 		Memory    int64 // bytes; zero means no limit, as below
 		Processes int
 		CPU       time.Duration
+		// Processors is how many may be used at once.
+		Processors float64
 	}
 	SDK struct {
 		Path     string            // of the CLI; empty means the one that is found

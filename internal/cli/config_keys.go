@@ -14,6 +14,7 @@ type configKey struct {
 	also   string                // a variable that sets it besides its own, which goes before this one
 	noEnv  bool                  // it has no variable of its own
 	secret bool                  // its value is never shown
+	many   bool                  // its flag may be repeated
 	in     func(*config) setting // where its value is kept
 
 	// trust tells whether a value in a project's file counts only if the user
@@ -56,6 +57,10 @@ func configKeys() []configKey {
 			in: func(c *config) setting { return textSetting{&c.Role, "a role's name"} }},
 		{name: "sandbox", doc: "how an agent's processes are confined: not at all, to their files, or to these and the network", trust: weaker,
 			in: func(c *config) setting { return choiceSetting{&c.Sandbox, []string{"off", "files", "strict"}} }},
+		{name: "sandbox_hosts", trust: someTools, flag: "allow-host", many: true, doc: "the hosts that an agent's processes may reach, and no others, such as example.com, *.example.com or 10.0.0.5:8080; it means strict; unset means that no list bounds them",
+			in: func(c *config) setting {
+				return listSetting{&c.Hosts, "a list of hosts, such as [api.example.com, \"*.example.com\"]", checkHost}
+			}},
 		{name: "delegation", doc: "who starts agents for agents: this program, or the Claude CLI by its own tool",
 			in: func(c *config) setting { return choiceSetting{&c.Delegation, []string{"pool", "cli"}} }},
 		{name: "results.max_bytes", doc: "bytes of a result that go up to the agent that started the run", flag: "results-max-bytes",
@@ -127,6 +132,8 @@ func configKeys() []configKey {
 			in: func(c *config) setting { return countSetting{&c.Resources.Processes, 0} }},
 		{name: "limits.cpu", doc: "processor time of a run's processes, likewise; 0s means no limit", flag: "max-cpu",
 			in: func(c *config) setting { return spanSetting{&c.Resources.CPU, 0} }},
+		{name: "limits.processors", doc: "processors that a run's processes use at once, likewise, where control groups can be used; 0 means no limit", flag: "max-processors",
+			in: func(c *config) setting { return amountSetting{&c.Resources.Processors} }},
 
 		{name: "providers.sdk.path", trust: always, doc: "the Claude CLI; unset means the one that is found",
 			in: func(c *config) setting { return fileSetting{&c.SDK.Path, true} }},

@@ -14,6 +14,7 @@ import (
 	"unicode"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/permission"
 )
 
 // setting is where a value of the config is kept.
@@ -325,6 +326,11 @@ func oneOf(words ...string) func(string) error {
 		}
 		return nil
 	}
+}
+
+func checkHost(text string) error {
+	_, err := permission.ParseHost(text)
+	return err
 }
 
 func checkLabel(label string) error { return (&nestor.Task{Label: label}).Check() }

@@ -41,7 +41,7 @@ func (k configKey) wants(words []string) bool { return k.trust != nil && k.trust
 // always is the trust of keys whose every value needs it.
 func always([]string) bool { return true }
 
-// someTools says that a list of tools approves them.
+// someTools says that a list approves what is in it.
 func someTools(words []string) bool { return len(words) > 0 }
 
 // widerMode tells whether a permission mode allows more than the default does.

@@ -131,10 +131,10 @@ func daemonOptions(project string, cfg *config) (daemon.Options, error) {
 // workerOptions says how runs are executed.
 func workerOptions(cfg *config) (daemon.Worker, error) {
 	w := daemon.Worker{
-		Provider: cfg.Provider, Slots: cfg.Slots, Labels: cfg.Label, Tools: cfg.Tools, Mode: cfg.PermissionMode, Role: cfg.Role, Roles: cfg.Roles, Pass: cfg.Pass, Sandbox: cfg.Sandbox, Settings: cfg.SDK.Settings,
+		Provider: cfg.Provider, Slots: cfg.Slots, Labels: cfg.Label, Tools: cfg.Tools, Mode: cfg.PermissionMode, Role: cfg.Role, Roles: cfg.Roles, Pass: cfg.Pass, Sandbox: cfg.Sandbox, Hosts: cfg.Hosts, Settings: cfg.SDK.Settings,
 		Models: cfg.Models, Delegation: cfg.Delegation, MaxResult: cfg.MaxResult,
 	}
-	w.Limits = sandbox.Limits{Memory: cfg.Resources.Memory, Processes: cfg.Resources.Processes, CPU: cfg.Resources.CPU}
+	w.Limits = sandbox.Limits{Memory: cfg.Resources.Memory, Processes: cfg.Resources.Processes, CPU: cfg.Resources.CPU, Processors: cfg.Resources.Processors}
 	w.Workspace = daemon.Workspaces{
 		Kind: cfg.Workspace.Kind, Base: cfg.Workspace.Base, Setup: cfg.Workspace.Setup, Copy: cfg.Workspace.Copy, Ports: cfg.Workspace.Ports,
 		End: cfg.Workspace.End, Approve: cfg.Workspace.Approve, Collect: workspace.Policy{Age: cfg.Workspace.Age, Size: cfg.Workspace.Size},

@@ -101,6 +101,7 @@ var checks = []check{
 	{"temp", checkTemp},
 	{"loopback", checkLoopback},
 	{"sandbox", checkSandbox},
+	{"limits", checkLimits},
 	{"project", checkProject},
 }
 
@@ -296,7 +297,19 @@ func checkSandbox(context.Context) finding {
 	if r.Root {
 		root = "a root of its own"
 	}
-	return ok("files and strict: Landlock %d, %s", r.Landlock, root)
+	hosts := "hosts can be listed"
+	if err := r.Refuses(sandbox.Strict, sandbox.Hosts); err != nil {
+		hosts = err.Error()
+	}
+	return ok("files and strict: Landlock %d, %s; %s", r.Landlock, root, hosts)
+}
+
+// checkLimits tells how limits of memory, processes and processors are kept.
+func checkLimits(context.Context) finding {
+	if err := sandbox.CheckGroups(); err != nil {
+		return ok("of memory, processes and processor time are watched: %v", err)
+	}
+	return ok("of memory, processes and processor time are kept by control groups")
 }
 
 // checkProject tries whether the current folder can hold .nestor.

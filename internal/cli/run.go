@@ -33,8 +33,8 @@ type runOptions struct {
 // its help.
 var runKeys = []string{
 	"provider", "model", "tools", "permission_mode", "limits.max_turns", "limits.max_depth", "limits.max_budget_usd", "limits.timeout",
-	"limits.silence", "limits.limit_wait", "role", "sandbox", "delegation",
-	"workspace.kind", "workspace.end", "limits.memory", "limits.processes", "limits.cpu",
+	"limits.silence", "limits.limit_wait", "role", "sandbox", "sandbox_hosts", "delegation",
+	"workspace.kind", "workspace.end", "limits.memory", "limits.processes", "limits.cpu", "limits.processors",
 }
 
 func newRun() *cobra.Command {
@@ -78,6 +78,10 @@ func (opts *runOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&opts.agent, "agent", "", "the `NAME` of the agent, skill or command; see 'nestor agents list'")
 	for _, name := range runKeys {
 		k, _ := findKey(name)
+		if k.many {
+			flags.Var(new(manyFlag), k.flagWord(), k.doc)
+			continue
+		}
 		flags.String(k.flagWord(), "", k.doc)
 	}
 	flags.StringVar(&opts.swarm, "swarm", "", "the `NAME` of the swarm that it belongs to")
@@ -93,6 +97,20 @@ func (opts *runOptions) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&opts.stream, "stream-json", false, "print each event as a line of JSON")
 	flags.BoolVarP(&opts.quiet, "quiet", "q", false, "print the result alone")
 	flags.BoolVarP(&opts.verbose, "verbose", "v", false, "show results of tools and thoughts in full")
+}
+
+// manyFlag is a flag that may be repeated: its values become a list with commas.
+type manyFlag string
+
+func (f *manyFlag) String() string { return string(*f) }
+func (f *manyFlag) Type() string   { return "string" }
+
+func (f *manyFlag) Set(value string) error {
+	if *f != "" {
+		value = string(*f) + "," + value
+	}
+	*f = manyFlag(value)
+	return nil
 }
 
 func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
@@ -258,9 +276,9 @@ func taskOf(prompt string, cfg *config, opts runOptions, changed map[string]stri
 	}
 	o := api.TaskOptions{
 		AskFor: askFor,
-		Tools:  cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Env: opts.env, Trace: trace, Delegation: cfg.Delegation,
+		Tools:  cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Hosts: cfg.Hosts, Env: opts.env, Trace: trace, Delegation: cfg.Delegation,
 		Workspace: api.WorkspaceOptions{Kind: cfg.Workspace.Kind, End: cfg.Workspace.End},
-		Resources: api.Resources{Memory: cfg.Resources.Memory, Processes: cfg.Resources.Processes, CPU: cfg.Resources.CPU},
+		Resources: api.Resources{Memory: cfg.Resources.Memory, Processes: cfg.Resources.Processes, CPU: cfg.Resources.CPU, Processors: cfg.Resources.Processors},
 	}
 	if opts.agent != "" {
 		o.FocusFile, o.Yields, o.Inputs = opts.focus, yielding(cfg, changed), map[string]json.RawMessage{}

@@ -161,3 +161,16 @@ func TestFollowGoesOnWhenTheDaemonComesBack(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestConnectionsInWords(t *testing.T) {
+	for want, e := range map[string]*nestor.NetworkDial{
+		"connected to go.dev:443 by host go.dev: 10 bytes out, 20 in, 1.5s":                   {Host: "go.dev", Port: 443, Allowed: true, Rule: "host go.dev", Sent: 10, Received: 20, Millis: 1500},
+		"connected to [::1]:80 by own [::1]:80: 0 bytes out, 0 in, 0s connection refused":     {Host: "::1", Port: 80, Allowed: true, Rule: "own [::1]:80", Reason: "connection refused"},
+		"refuses a connection to evil.org:80 by hosts: evil.org:80 is not among them":         {Host: "evil.org", Port: 80, Rule: "hosts", Reason: "evil.org:80 is not among them"},
+		"refuses a connection by request: it is no HTTP request: malformed HTTP request \x05": {Rule: "request", Reason: "it is no HTTP request: malformed HTTP request \x05"},
+	} {
+		if got := eventText(e); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}

@@ -2,7 +2,10 @@ package cli
 
 import (
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dfaf701a/nestor"
 )
@@ -89,6 +92,8 @@ func eventText(e nestor.Event) string {
 		return join("denies", e.Tool, "by", e.Rule+":", e.Reason)
 	case *nestor.WorkspaceWrite:
 		return join(e.Action, e.Path)
+	case *nestor.NetworkDial:
+		return connectionText(e)
 	case *nestor.Ask:
 		return join("asks", e.AskID+":", e.Question, e.Tool, string(e.Input))
 	case *nestor.Answer:
@@ -110,6 +115,20 @@ func endText(e *nestor.ExecutionComplete) string {
 		text += ": " + e.ResultSummary
 	}
 	return text
+}
+
+func connectionText(e *nestor.NetworkDial) string {
+	to := ""
+	if e.Host != "" {
+		to = "to " + e.Host
+	}
+	if e.Port != 0 {
+		to = "to " + net.JoinHostPort(e.Host, strconv.Itoa(e.Port))
+	}
+	if !e.Allowed {
+		return join("refuses a connection", to, "by", e.Rule+":", e.Reason)
+	}
+	return join("connected", to, "by", e.Rule+":", fmt.Sprintf("%d bytes out, %d in, %v", e.Sent, e.Received, time.Duration(e.Millis)*time.Millisecond), e.Reason)
 }
 
 func waitText(e *nestor.RunWaiting) string {

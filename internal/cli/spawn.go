@@ -172,7 +172,7 @@ func (opts spawnOptions) spawn(cmd *cobra.Command) (api.Spawn, error) {
 	}
 	s := api.Spawn{
 		Task: task, Agent: opts.agent, Name: opts.name, Provider: l.config.Provider, Model: l.config.Model, Tools: l.config.Tools, Role: l.config.Role,
-		PermissionMode: l.config.PermissionMode, Sandbox: l.config.Sandbox, Env: opts.env, Limits: l.config.Limits, Background: opts.background, Key: opts.key,
+		PermissionMode: l.config.PermissionMode, Sandbox: l.config.Sandbox, Hosts: l.config.Hosts, Env: opts.env, Limits: l.config.Limits, Background: opts.background, Key: opts.key,
 	}
 	if opts.dir != "" {
 		if s.Dir, err = filepath.Abs(opts.dir); err != nil {

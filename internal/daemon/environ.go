@@ -1,12 +1,17 @@
 package daemon
 
 import (
+	"cmp"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/dfaf701a/nestor/agent/claudecode"
+	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/permission"
+	"github.com/dfaf701a/nestor/internal/runner"
 )
 
 // What a run's processes get of this process's environment. All else they are not
@@ -35,6 +40,20 @@ var (
 		"SSH_AUTH_SOCK", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_ASKPASS", "SSH_ASKPASS", "GH_TOKEN", "GITHUB_TOKEN", "GITLAB_TOKEN",
 	}
 )
+
+// environ returns what a run's processes get of this process's environment, also what
+// makes its folder ready.
+func (p *policy) environ(run runner.Run) ([]string, error) {
+	o, err := api.ParseTaskOptions(run.Task.Data)
+	if err != nil {
+		return nil, err
+	}
+	role, err := p.bounds(run.Task, o, cmp.Or(run.Task.Dir, filepath.Dir(p.home)))
+	if err != nil {
+		return nil, err
+	}
+	return granted(os.Environ(), grants(role, cmp.Or(run.Task.Provider, p.provider), p.pass)), nil
+}
 
 // grants returns the names of the variables that a run gets; nil as the role means
 // that it has none, which bounds nothing.

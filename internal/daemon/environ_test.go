@@ -1,10 +1,14 @@
 package daemon_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/internal/daemon"
 	"github.com/dfaf701a/nestor/internal/permission"
 	"github.com/dfaf701a/nestor/scriptmodel"
 )
@@ -58,6 +62,36 @@ rules:
 					}
 				}
 			})
+		}
+	}
+}
+
+// The command that makes a worktree ready gets what the run's processes do, and the
+// ports.
+func TestSetupGetsNoSecretOfTheDaemon(t *testing.T) {
+	for name, value := range map[string]string{"MY_PASSWORD": "s1", "ANTHROPIC_AUTH_TOKEN": "s2", "GITHUB_TOKEN": "gh-token", "OPENED_UP": "opened"} {
+		t.Setenv(name, value)
+	}
+	dir := checkout(t)
+	client, _ := serving(t, settings{
+		Dir: dir, Provider: "scripted", Pass: []string{"OPENED_*"}, Roles: offline,
+		Workspace: daemon.Workspaces{Kind: "worktree", Ports: 2, Setup: []string{"sh", "-c", "env > env.txt"}},
+	})
+	for role, token := range map[string]bool{"": true, "offline": false} {
+		run := finish(t, client, nestor.Task{Input: "go", Dir: dir, Data: []byte(`{"role":"` + role + `"}`)})
+		w, _ := api.WorkspaceOf(run.Result)
+		text, err := os.ReadFile(filepath.Join(w.Dir, "env.txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		env := string(text)
+		for _, want := range []string{"PATH=", "HOME=", "OPENED_UP=opened", "NESTOR_PORT_BASE=", "NESTOR_RUN_ID=" + string(run.ID)} {
+			if !strings.Contains(env, want) {
+				t.Errorf("role %q: %s is missing in\n%s", role, want, env)
+			}
+		}
+		if strings.Contains(env, "=s1") || strings.Contains(env, "=s2") || strings.Contains(env, "gh-token") != token {
+			t.Errorf("role %q: it has\n%s", role, env)
 		}
 	}
 }

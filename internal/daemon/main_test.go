@@ -72,6 +72,7 @@ type settings struct {
 	Roles     map[string]permission.RoleSpec
 	Pass      []string
 	Limits    sandbox.Limits
+	Hosts     []string
 }
 
 func (s settings) options() daemon.Options {
@@ -84,7 +85,7 @@ func (s settings) options() daemon.Options {
 		o.Worker.Script = turns
 	}
 	o.Worker.API.BaseURL, o.Worker.API.APIKey = s.URL, "key"
-	o.Worker.Limits = s.Limits
+	o.Worker.Limits, o.Worker.Hosts = s.Limits, s.Hosts
 	o.Worker.Workspace, o.Worker.Roles, o.Worker.Pass = s.Workspace, s.Roles, append(s.Pass, "GORACE", "GOCOVERDIR")
 	o.Worker.SDK.Path, o.Worker.SDK.Env = s.Path, s.Env
 	return o

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/agent/anthropic"
@@ -35,11 +36,14 @@ type policy struct {
 	provider string   // of tasks that name none
 	pass     []string // variables that runs get besides
 	level    sandbox.Level
+	hosts    []string       // that they may reach at level strict; nil means that no list bounds them
 	limits   sandbox.Limits // of what processes use
 	cli      claudecode.Options
 	home     string // of the worker's files, which no run may see
 	door     string // the socket that runs may use; empty if there is none
 	log      *slog.Logger
+	outlets  outlets
+	groups   func() (dir string, err error) // the control group for those of commands, or why there is none
 }
 
 // newPolicy returns the policy of a worker that keeps its files in home.
@@ -48,12 +52,13 @@ func newPolicy(o Worker, home string) (*policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &policy{roles: roles, provider: o.Provider, pass: o.Pass, limits: o.Limits, tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
+	p := &policy{roles: roles, provider: o.Provider, pass: o.Pass, limits: o.Limits, hosts: o.Hosts, tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
 	if o.Sandbox != "" {
 		if p.level, err = sandbox.ParseLevel(o.Sandbox); err != nil {
 			return nil, err
 		}
 	}
+	p.groups = sync.OnceValues(sandbox.OpenGroups)
 	// What runs left there that were cut off.
 	if err := os.RemoveAll(filepath.Join(home, "tmp")); err != nil {
 		return nil, fmt.Errorf("removing what runs have left: %w", err)
@@ -97,11 +102,9 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 			return verdict(role.Decide(permission.Call{Tool: tool, Input: input, Dir: dir}))
 		}
 	}
-	level := p.level
-	if o.Sandbox != "" {
-		if level, err = sandbox.ParseLevel(o.Sandbox); err != nil {
-			return r, err
-		}
+	level, err := p.levelOf(o)
+	if err != nil {
+		return r, err
 	}
 	profile := sandbox.Profile{Level: level}
 	if level != sandbox.Off {
@@ -117,10 +120,18 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 			confine(&profile, role, provider)
 		}
 		r.Env = []string{"TMPDIR=" + temp}
+		if hosts := p.hostsOf(o); hosts != nil {
+			if err := p.letOut(&profile, &r, run, hosts, role, provider); err != nil {
+				return r, err
+			}
+		}
 	}
 	if profile.Limits = p.limitsOf(o); profile.Limits != (sandbox.Limits{}) {
 		if err := os.MkdirAll(filepath.Join(p.home, "tmp"), 0o700); err != nil {
 			return r, err
+		}
+		if profile.Group, err = p.groups(); err != nil && profile.Limits.Processors > 0 {
+			return r, fmt.Errorf("how many processors a run uses at once cannot be limited here: %w; leave it out", err)
 		}
 		profile.Exceeded = p.temp(run.ID, run.Attempt) + ".exceeded"
 		r.Exceeded = func() []string { return linesOf(profile.Exceeded) }
@@ -137,6 +148,7 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 func (p *policy) limitsOf(o api.TaskOptions) sandbox.Limits {
 	l := p.limits
 	l.Memory, l.Processes, l.CPU = cmp.Or(o.Resources.Memory, l.Memory), cmp.Or(o.Resources.Processes, l.Processes), cmp.Or(o.Resources.CPU, l.CPU)
+	l.Processors = cmp.Or(o.Resources.Processors, l.Processors)
 	return l
 }
 

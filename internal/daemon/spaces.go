@@ -39,6 +39,10 @@ type spaces struct {
 	log     *eventlog.Log
 	notes   *slog.Logger
 
+	// environ is what a run's set-up gets of this process's environment; nil means all.
+	// It is set before runs are executed.
+	environ func(run runner.Run) ([]string, error)
+
 	// follow has a critic look at work; nil means that nobody can be asked. It is
 	// set before runs are executed.
 	follow func(ctx context.Context, of runner.Run, w api.Workspace) error
@@ -77,7 +81,14 @@ func (s *spaces) Open(ctx context.Context, run runner.Run) (runner.Place, error)
 	if kind == "" && run.Task.Swarm == "" || o.Approves != "" { // who approves looks at the folder of another
 		return s.plain(run), nil
 	}
+	var env []string
+	if s.environ != nil {
+		if env, err = s.environ(run); err != nil {
+			return runner.Place{}, &nestor.Failure{Kind: nestor.Refused, Message: err.Error()}
+		}
+	}
 	opened, err := s.all.Open(ctx, workspace.Request{
+		Env: env,
 		Run: run.ID, Root: run.Root, Slug: run.Task.Input[:min(len(run.Task.Input), 200)], Swarm: run.Task.Swarm, Dir: run.Task.Dir, Kind: workspace.Kind(kind),
 	})
 	if err != nil {

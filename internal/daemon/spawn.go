@@ -162,7 +162,10 @@ func (w *worker) childTask(ctx context.Context, parent plan.Run, s api.Spawn) (n
 	if o.Agent != nil && o.Agent.Delegates != nil && !slices.Contains(o.Agent.Delegates, s.Agent) {
 		return nestor.Task{}, &api.Problem{Status: 403, Detail: fmt.Sprintf("agent %.60q: this one may start: %s", s.Agent, cmp.Or(strings.Join(o.Agent.Delegates, ", "), "none"))}
 	}
-	level := sandbox.Level(cmp.Or(o.Sandbox, string(w.policy.level)))
+	level, err := w.policy.levelOf(o)
+	if err != nil {
+		return nestor.Task{}, err
+	}
 	if s.Dir != "" && level != sandbox.Off {
 		// A folder could become a link to another one before the child is confined to it.
 		return nestor.Task{}, &api.Problem{Status: 403, Detail: fmt.Sprintf("dir %.200q: what a run in a sandbox starts works where it does", s.Dir)}
@@ -171,7 +174,7 @@ func (w *worker) childTask(ctx context.Context, parent plan.Run, s api.Spawn) (n
 	above.Dir, above.Provider = cmp.Or(above.Dir, w.dir), w.runner.Provider(above)
 	kind := w.beside(parent.ID, &above.Dir)
 	t, err := spawn.Narrow(above, api.TaskOptions{
-		Tools: w.policy.tools, PermissionMode: cmp.Or(w.policy.mode, "acceptEdits"), Role: w.policy.role, Sandbox: string(w.policy.level),
+		Tools: w.policy.tools, PermissionMode: cmp.Or(w.policy.mode, "acceptEdits"), Role: w.policy.role, Sandbox: string(w.policy.level), Hosts: w.policy.hosts,
 	}, s)
 	if err != nil {
 		return t, err

@@ -39,6 +39,7 @@ type Worker struct {
 	Role     string                         // of runs that name none; empty means none
 	Roles    map[string]permission.RoleSpec // own ones, by their names
 	Sandbox  string                         // level, likewise: off, files or strict; empty means off
+	Hosts    []string                       // that runs may reach which do not say; nil means that no list bounds them
 	Models   map[string]string              // that high-tier and its kin stand for, in definitions and runs that agents start; nil means none
 	Settings []string                       // sources of the provider's settings: user, project, local; nil means none
 
@@ -121,6 +122,7 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 	}
 	rules.door = socket
 	own := newSpaces(o.Workspace, filepath.Dir(home), o.Dir, log, o.Log)
+	own.environ = rules.environ
 	var place runner.Workspace = own
 	if o.copies != nil {
 		place = o.copies
@@ -130,6 +132,7 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 		slots: pool.NewSlots(pool.SlotLimits{Total: o.Slots}),
 		holds: map[string]nestor.Failure{}, rooms: map[attempt]*room{},
 	}
+	rules.outlets.record = w.record
 	w.runner = runner.New(runner.Options{
 		Providers: providers, Provider: o.Provider, Workspace: place, Policy: rules, Brief: w.brief,
 		Settings: o.Settings, Log: o.Log,
@@ -229,6 +232,9 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 		result = w.runner.Execute(ctx, r, h)
 	}
 	<-h.begun
+	if err := w.policy.outlets.close(attempt{run.ID, x.Fence()}); err != nil {
+		w.notes.Warn("the network of a run did not end well", "run", run.ID, "error", err)
+	}
 	w.explain(ctx, run, &result)
 	flushing, stop := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer stop()
@@ -422,6 +428,11 @@ func (w *worker) knows(t nestor.Task) error {
 	o, err := api.ParseTaskOptions(t.Data)
 	if err != nil {
 		return err
+	}
+	for _, host := range o.Hosts {
+		if _, err := permission.ParseHost(host); err != nil {
+			return fmt.Errorf("hosts: %w", err)
+		}
 	}
 	_, err = w.policy.bounds(t, o, w.dir)
 	return err

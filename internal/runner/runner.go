@@ -100,6 +100,9 @@ type Rights struct {
 	// Wrap returns the command line that is started instead of argv, for every
 	// process of the run; nil means argv.
 	Wrap func(argv []string) []string
+	// Dial connects what works for the run in this process to hosts; nil leaves it to
+	// the provider.
+	Dial agent.Dial
 }
 
 // Verdict says whether a tool call may be made.
@@ -366,6 +369,7 @@ func (r *Runner) config(ctx context.Context, run Run, provider string, place Pla
 		}
 		c.AllowedTools, c.PermissionMode, c.ReadDirs = rights.Tools, rights.Mode, rights.Read
 		c.CanUseTool, c.Hooks, c.Wrap = rights.Ask.CanUseTool, rights.Ask.Hooks, rights.Wrap
+		c.Dial = rights.Dial
 		c.Env, c.BaseEnv = append(slices.Clip(c.Env), rights.Env...), rights.BaseEnv
 		if run.Ask != nil {
 			c.CanUseTool = firstAllowed(c.CanUseTool, talk.person(run.Ask))

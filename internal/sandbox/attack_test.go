@@ -156,6 +156,15 @@ var attacks = map[string]func([]string) error{
 		}
 		return tell(os.NewFile(uintptr(fd), "socket"))
 	},
+	"get": get,
+	"ring": func([]string) error {
+		_, _, err := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, 0, 0)
+		if err == unix.EFAULT {
+			return won(nil)
+		}
+		return err
+	},
+	"vsock": func([]string) error { _, err := unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0); return won(err) },
 	"listen": func([]string) error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 		if err != nil {

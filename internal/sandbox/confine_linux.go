@@ -42,6 +42,11 @@ func confine(o orders) error {
 	if err := dropRights(o.Private && !o.User); err != nil {
 		return fmt.Errorf("dropping rights: %w", err)
 	}
+	if o.Level == Strict && o.Network != All && canFilter() {
+		if err := filterSockets(); err != nil {
+			return err
+		}
+	}
 	for _, p := range opened {
 		if p.fd >= 0 {
 			unix.Close(p.fd)
@@ -116,6 +121,7 @@ func restrict(o orders, opened []openPlace) error {
 		switch o.Network {
 		case None, "":
 			config.HandledAccessNet = landlock.V11.HandledAccessNet
+		case Hosts: // there is nothing in its network to be kept from
 		case Web:
 			config.HandledAccessNet = llsys.AccessNetBindTCP
 		}

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dfaf701a/nestor/internal/proxy"
 )
 
 // attempt is one way out of a sandbox. It has got out if what it prints has the
@@ -29,6 +31,7 @@ type attempt struct {
 	strict  bool   // level files does not keep it in, nor means to
 	missing string // part of what Report.Missing says where the machine cannot keep it in
 	web     bool   // network web does not keep it in, nor means to
+	own     bool   // with network hosts it does it in a network of its own
 	private bool   // it is about what needs a root of its own
 	root    bool   // without the rights of root it never gets out
 	kept    string // why it does not get out without a sandbox either, or must not be tried
@@ -41,6 +44,7 @@ const (
 	needsAbstract      = "abstract Unix sockets"
 	needsUDP           = "UDP"
 	needsMPTCP         = "multipath TCP"
+	needsVsock         = "virtual machine"
 )
 
 var attempts = []attempt{
@@ -134,9 +138,16 @@ var attempts = []attempt{
 	{name: "TCP", script: `$SELF attack dial tcp 127.0.0.1:$TCP`, strict: true, web: true},
 	{name: "TCP by bash", script: `cat < /dev/tcp/127.0.0.1/$TCP`, strict: true, web: true},
 	{name: "TCP without a connection first", script: `$SELF attack fastopen $TCP`, strict: true, web: true, missing: needsMPTCP},
-	{name: "listen on TCP", script: `$SELF attack listen`, strict: true},
+	{name: "listen on TCP", script: `$SELF attack listen`, strict: true, own: true},
 	{name: "UDP", script: `$SELF attack udp 127.0.0.1:$UDP`, strict: true, web: true, missing: needsUDP},
 	{name: "multipath TCP", script: `$SELF attack mptcp $TCP`, strict: true, web: true, missing: needsMPTCP},
+	{name: "TCP by IPv6", script: `$SELF attack dial tcp [::1]:$TCP6`, strict: true, web: true},
+	{name: "TCP by all names of this machine", script: `for a in $(hostname -I 2>/dev/null) localhost 0.0.0.0 [::ffff:127.0.0.1]; do $SELF attack dial tcp $a:$TCP; done`, strict: true, web: true},
+	{name: "the network of the daemon", script: `nsenter -t $VICTIM -n $SELF attack dial tcp 127.0.0.1:$TCP`, strict: true, web: true, root: true},
+	{name: "another network", script: `unshare -Urn $SELF attack dial tcp 127.0.0.1:$TCP`, strict: true, web: true, kept: "it has none without a sandbox either"},
+	{name: "the socket of the outlet", script: `$SELF attack dial unix $OUT/outlet`, strict: true, missing: needsRootForSocket},
+	{name: "the machine that this one runs in", script: `$SELF attack vsock`, strict: true, web: true, missing: needsVsock, kept: "not every machine has such sockets"},
+	{name: "a ring of requests to the kernel", script: `$SELF attack ring`, strict: true, web: true, missing: needsVsock, kept: "not every machine has them"},
 	{name: "raw packets", script: `$SELF attack packet`, root: true},
 
 	// By what belongs to the run.
@@ -196,7 +207,9 @@ func newScene(t *testing.T) *scene {
 
 	abstract := rand.Text()
 	tcp := s.serve(t, "tcp", "127.0.0.1:0")
+	tcp6 := s.serve(t, "tcp", "[::1]:0")
 	s.serve(t, "unix", s.out+"/socket")
+	s.serve(t, "unix", s.out+"/outlet")
 	s.serve(t, "unix", "@"+abstract)
 	handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, s.out+"/secret", 0)
 	hex := "none"
@@ -206,7 +219,7 @@ func newScene(t *testing.T) *scene {
 	name, number := disk(t)
 	s.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + s.ws, "TMPDIR=" + s.ws, "LANG=C", "SELF=" + self(t), "OUT=" + s.out, "WS=" + s.ws, "BASH_ENV=", "GORACE=" + quickExit,
-		"ABSTRACT=" + abstract, "TCP=" + port(tcp), "UDP=" + port(s.serveUDP(t)), "HANDLE=" + hex, "DISK=" + number, "DISKNAME=" + name,
+		"ABSTRACT=" + abstract, "TCP=" + port(tcp), "TCP6=" + port(tcp6), "UDP=" + port(s.serveUDP(t)), "HANDLE=" + hex, "DISK=" + number, "DISKNAME=" + name,
 	}
 	s.newVictim(t)
 	t.Cleanup(s.endVictim)
@@ -361,6 +374,9 @@ func (s *scene) try(t *testing.T, a attempt, p Profile, private bool) (printed, 
 	if p.confined() && private {
 		p.Hide, p.Read = []string{s.ws + "/.nestor"}, []string{s.ws + "/.claude/agents/me.md"}
 	}
+	if p.Network == Hosts {
+		p.Outlet, _ = outlet(t, proxy.Options{})
+	}
 	cmd := command(t, p, private, s.ws, "bash", "-c", a.script)
 	if !p.confined() { // not even supervised
 		cmd = exec.Command("bash", "-c", a.script)
@@ -412,16 +428,19 @@ func TestEscapes(t *testing.T) {
 		}
 		r := Check()
 		if !private {
-			r = Report{Landlock: r.Landlock}
+			r = Report{Landlock: r.Landlock, calls: r.calls}
 		}
 		networks := []Network{None}
 		if level == Strict {
 			networks = append(networks, Web)
+			if r.Outlet {
+				networks = append(networks, Hosts)
+			}
 		}
 		for _, network := range networks {
 			missing := r.Missing(level, network)
 			for _, a := range attempts {
-				if network == Web && !a.strict {
+				if network != None && !a.strict {
 					continue // the network makes no difference to it
 				}
 				t.Run(string(network)+" "+a.name, func(t *testing.T) {
@@ -430,6 +449,8 @@ func TestEscapes(t *testing.T) {
 						t.Skip("level files confines no network")
 					case a.web && network == Web:
 						t.Skip("network web allows it")
+					case a.own && network == Hosts:
+						t.Skip("it does it in a network of its own")
 					case a.private && !private:
 						t.Skip("Wrap refuses to hide or protect a part of a folder without a root of its own")
 					}

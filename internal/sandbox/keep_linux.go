@@ -43,6 +43,11 @@ func keep(trial bool, args []string) {
 			broken(fmt.Errorf("becoming the reaper: %w", err))
 		}
 	}
+	if o.Loopback {
+		if err := o.openOutlet(); err != nil {
+			broken(fmt.Errorf("making a network: %w", err))
+		}
+	}
 	if o.Level == Files || o.Level == Strict {
 		if err := confine(o); err != nil {
 			broken(err)
@@ -62,7 +67,7 @@ func keep(trial bool, args []string) {
 		last(notRun(argv[0], err))
 	}
 	exceeded := make(chan string, 1) // sent once, by watch
-	if o.Limits != (Limits{}) {
+	if o.Limits != (Limits{}) && len(o.Group) == 0 {
 		go o.Limits.watch(exceeded)
 	}
 	ended := make(chan syscall.WaitStatus, 1) // sent once, by reap

@@ -10,9 +10,12 @@ type Report struct {
 	Landlock int    // the version of its interface; zero means none
 	Root     bool   // commands get a root of their own, which holds only what they may use, and process numbers of their own
 	Offline  bool   // … and a network of their own, with nothing in it
+	Outlet   bool   // … but the way out of network Hosts
 	Why      string // why there is no Landlock, or no root; empty if there are both
 
-	user bool // the root needs a namespace of users
+	user  bool   // the root needs a namespace of users
+	noNet string // why there is no Outlet, though there is a root
+	calls bool   // system calls can be filtered
 }
 
 // Check returns what this machine can enforce. It starts this program once, to
@@ -28,7 +31,7 @@ func (r Report) Missing(level Level, network Network) (missing []string) {
 		}
 	}
 	private := r.Root
-	offline := r.Offline && level == Strict && (network == None || network == "")
+	offline := r.Offline && network.own(level)
 	switch level {
 	case Files, Strict:
 		add(!private, "owner, mode and times of files outside can be changed by who may change them anyway, and what files there are can be found out: needs namespaces")
@@ -41,6 +44,7 @@ func (r Report) Missing(level Level, network Network) (missing []string) {
 	if level == Strict {
 		add(!offline && r.Landlock < 6, "abstract Unix sockets outside can be connected to: needs Landlock 6, or namespaces and no network")
 		add(!offline && network != All && r.Landlock < 10, "UDP and raw packets can be sent and received: needs Landlock 10, or namespaces and no network")
+		add(!r.calls && network != All, "sockets to the machine that a virtual machine runs in (vsock) can be connected to: needs amd64 or arm64")
 		add(!offline && network != All, "multipath TCP, and TCP that sends before it connects (fast open), are not confined: needs namespaces and no network")
 	}
 	return missing
@@ -49,8 +53,14 @@ func (r Report) Missing(level Level, network Network) (missing []string) {
 // Refuses returns why a profile of that level and network is refused here, with
 // the way out. Nil means that it is not, though something may be [Report.Missing].
 func (r Report) Refuses(level Level, network Network) error {
-	offline := r.Offline && (network == None || network == "")
+	offline := r.Offline && network.own(level)
 	switch {
+	case network == Hosts && !r.Outlet:
+		why := r.Why
+		if why == "" {
+			why = r.noNet
+		}
+		return fmt.Errorf("a list of hosts cannot be enforced here: it needs a network of its own, and here is none: %s; leave the hosts out, or use Linux, as root or as a user who may make namespaces", why)
 	case level != Files && level != Strict:
 		return nil
 	case r.Landlock == 0:

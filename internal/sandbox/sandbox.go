@@ -49,13 +49,22 @@ const (
 	None Network = "none" // nothing; the zero value is the same
 	Web  Network = "web"  // TCP to anywhere, but nobody can connect to it
 	All  Network = "all"  // everything
+	// Hosts is a network of its own, with nothing in it but the command's own servers
+	// and the way out at [OutletAddress]: see [Profile.Outlet].
+	Hosts Network = "hosts"
 )
+
+// OutletAddress is where a command with network [Hosts] finds the way out.
+const OutletAddress = "127.0.0.1:3128"
 
 // Limits bound a command and all that it starts, together. Zero means no limit.
 type Limits struct {
 	Memory    int64         // bytes
 	Processes int           // at once, threads not counted
 	CPU       time.Duration // that they have used
+	// Processors is how many they may use at once, such as 1.5. It needs a
+	// [Profile.Group].
+	Processors float64
 }
 
 // Profile says what a command may do. The zero value supervises it only.
@@ -69,7 +78,14 @@ type Profile struct {
 	Write   []string // that may be changed too; they have to exist
 	Hide    []string // that are neither, though they are below those; those that do not exist are left out
 	Network Network  // what Strict leaves of the network
-	Limits  Limits
+	// Outlet is the socket of an [Outlet], which is given what the command connects to
+	// at [OutletAddress]; the command itself need not and should not reach it. It is
+	// required for network Hosts, and for no other.
+	Outlet string
+	Limits Limits
+	// Group is the control group in which one is made for a command with limits, see
+	// [OpenGroups]; empty means that its limits are watched.
+	Group string
 	// Exceeded is a file to which a line is added for each command that is killed
 	// because of a limit; empty means none. It is made if it is missing.
 	Exceeded string
@@ -112,8 +128,15 @@ func (p Profile) check() error {
 	}
 	switch p.Network {
 	case "", None, Web, All:
+	case Hosts:
+		if p.Level != Strict {
+			errs = append(errs, fmt.Errorf("network %s needs level %s", Hosts, Strict))
+		}
 	default:
-		errs = append(errs, fmt.Errorf("there is no network %q; there are: %s, %s, %s", p.Network, None, Web, All))
+		errs = append(errs, fmt.Errorf("there is no network %q; there are: %s, %s, %s, %s", p.Network, None, Web, All, Hosts))
+	}
+	if (p.Outlet != "") != (p.Network == Hosts) {
+		errs = append(errs, fmt.Errorf("an outlet is for network %s, which needs one", Hosts))
 	}
 	for _, list := range []struct {
 		name  string
@@ -130,11 +153,16 @@ func (p Profile) check() error {
 			}
 		}
 	}
-	if p.Exceeded != "" && !filepath.IsAbs(p.Exceeded) {
-		errs = append(errs, fmt.Errorf("%s names %q, which is not absolute", "Exceeded", p.Exceeded))
+	for name, path := range map[string]string{"Exceeded": p.Exceeded, "Outlet": p.Outlet, "Group": p.Group} {
+		if path != "" && !filepath.IsAbs(path) {
+			errs = append(errs, fmt.Errorf("%s names %q, which is not absolute", name, path))
+		}
 	}
-	if p.Limits.Memory < 0 || p.Limits.Processes < 0 || p.Limits.CPU < 0 {
+	if p.Limits.Memory < 0 || p.Limits.Processes < 0 || p.Limits.CPU < 0 || p.Limits.Processors < 0 {
 		errs = append(errs, errors.New("a limit is negative; zero means none"))
+	}
+	if p.Limits.Processors > 0 && p.Group == "" {
+		errs = append(errs, errors.New("how many processors a command uses at once can be limited by a control group alone; leave it out"))
 	}
 	return errors.Join(errs...)
 }
@@ -142,7 +170,8 @@ func (p Profile) check() error {
 // confined tells whether more is wanted than to be supervised.
 func (p Profile) confined() bool { return p.Level == Files || p.Level == Strict }
 
-// offline tells whether nothing of the network is left.
-func (p Profile) offline() bool {
-	return p.Level == Strict && (p.Network == None || p.Network == "")
+// own tells whether a command of that level has a network of its own, where one can
+// be had.
+func (n Network) own(level Level) bool {
+	return level == Strict && (n == None || n == "" || n == Hosts)
 }

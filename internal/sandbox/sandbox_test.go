@@ -271,13 +271,13 @@ func TestReportOfOlderKernels(t *testing.T) {
 	}{
 		{Report{Why: "none"}, Off, None, false, 0},
 		{Report{Why: "none"}, Files, None, true, 5},
-		{Report{Landlock: 1}, Files, None, false, 6},
-		{Report{Landlock: 3}, Strict, None, true, 7},
-		{Report{Landlock: 3}, Strict, All, false, 5},
-		{Report{Landlock: 3, Root: true, Offline: true}, Strict, None, false, 0},
-		{Report{Landlock: 7, Root: true, Offline: true}, Strict, Web, false, 2},
-		{Report{Landlock: 7}, Files, Web, false, 2},
-		{Report{Landlock: 10}, Strict, None, false, 2},
+		{Report{calls: true, Landlock: 1}, Files, None, false, 6},
+		{Report{calls: true, Landlock: 3}, Strict, None, true, 7},
+		{Report{calls: true, Landlock: 3}, Strict, All, false, 5},
+		{Report{calls: true, Landlock: 3, Root: true, Offline: true}, Strict, None, false, 0},
+		{Report{calls: true, Landlock: 7, Root: true, Offline: true}, Strict, Web, false, 2},
+		{Report{calls: true, Landlock: 7}, Files, Web, false, 2},
+		{Report{calls: true, Landlock: 10}, Strict, None, false, 2},
 	} {
 		missing, err := tt.r.Missing(tt.level, tt.network), tt.r.Refuses(tt.level, tt.network)
 		if len(missing) != tt.missing || (err != nil) != tt.refused {

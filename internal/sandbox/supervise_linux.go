@@ -24,8 +24,9 @@ var forwarded = []os.Signal{
 
 // Descriptors of a keeper.
 const (
-	leashFD = 3 // is closed when the supervisor is gone
-	wordFD  = 4 // where it says how the command ended
+	leashFD  = 3 // is closed when the supervisor is gone
+	wordFD   = 4 // where it says how the command ended
+	outletFD = 5 // where it hands over the way out, if there is one
 )
 
 // word is what a keeper says of the command, at the end.
@@ -69,9 +70,21 @@ func supervise(args []string) {
 	}
 	signals := make(chan os.Signal, 16) // sent by package signal
 	signal.Notify(signals, forwarded...)
-	k, err := startKeeper(keepMark, o, argv, os.Stderr)
+	var g *group // nil means that the keeper watches the limits
+	if len(o.Group) > 0 {
+		if g, err = makeGroup(string(o.Group), o.Limits); err != nil {
+			fail(ExitFailure, err.Error())
+		}
+	}
+	k, err := startKeeper(keepMark, o, argv, os.Stderr, g)
 	if err != nil {
+		if g != nil {
+			g.remove()
+		}
 		fail(ExitFailure, err.Error())
+	}
+	if k.outlet != nil {
+		k.handOver(string(o.Outlet))
 	}
 	gone := make(chan struct{}) // closed when the parent has ended
 	orphaned := false
@@ -83,6 +96,11 @@ func supervise(args []string) {
 	}
 	ended := make(chan word, 1) // sent once, when the keeper has ended
 	go func() { ended <- k.wait() }()
+	exceeded, over := make(chan string, 1), make(chan struct{}) // sent once, by watch; closed when the keeper has ended
+	if g != nil {
+		go g.watch(o.Limits, exceeded, over)
+	}
+	limit := ""
 	for {
 		select {
 		case s := <-signals:
@@ -90,8 +108,14 @@ func supervise(args []string) {
 		case <-gone:
 			k.cmd.Process.Kill()
 			gone, orphaned = nil, true
+		case limit = <-exceeded:
+			g.kill()
 		case w := <-ended:
 			killBelow()
+			if g != nil {
+				close(over)
+				w = g.end(o.Limits, limit, w)
+			}
 			o.tell(w)
 			if orphaned { // there is nobody to be told
 				os.Exit(ExitFailure)
@@ -119,10 +143,12 @@ type startedKeeper struct {
 	cmd   *exec.Cmd
 	leash *os.File // held for as long as we live
 	words *os.File
+	// outlet is where it hands over the way out; nil if there is none.
+	outlet *os.File
 }
 
 // startKeeper starts a keeper in the namespaces that the orders demand.
-func startKeeper(mark string, o orders, argv []string, stderr io.Writer) (*startedKeeper, error) {
+func startKeeper(mark string, o orders, argv []string, stderr io.Writer, g *group) (*startedKeeper, error) {
 	// A keeper has little to do: it is faster started on one processor. What the
 	// command is told of them stays as it was.
 	if procs, set := os.LookupEnv(procsVariable); set {
@@ -143,16 +169,28 @@ func startKeeper(mark string, o orders, argv []string, stderr io.Writer) (*start
 		return nil, err
 	}
 	defer wordEnd.Close()
+	k := &startedKeeper{leash: leash, words: words}
+	files := []*os.File{leashEnd, wordEnd}
+	if len(o.Outlet) > 0 {
+		ours, theirs, err := socketPair()
+		if err != nil {
+			k.close()
+			return nil, err
+		}
+		defer theirs.Close()
+		k.outlet, files = ours, append(files, theirs)
+	}
 	if mark == keepMark {
 		// What we were handed is not for the command.
 		if err := unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+			k.close()
 			return nil, fmt.Errorf("closing descriptors: %w", err)
 		}
 	}
 	cmd := exec.Command("/proc/self/exe", append(append([]string{mark}, args...), argv...)...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), procsVariable+"=1")
-	cmd.ExtraFiles = []*os.File{leashEnd, wordEnd}
+	cmd.ExtraFiles = files
 	cmd.Stderr = stderr
 	if mark == keepMark {
 		cmd.Stdin, cmd.Stdout = os.Stdin, os.Stdout
@@ -162,6 +200,9 @@ func startKeeper(mark string, o orders, argv []string, stderr io.Writer) (*start
 	// A session of its own: no terminal can be told to type what the command
 	// says, and signals to our group reach it once.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if g != nil {
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, g.fd
+	}
 	if o.Private {
 		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS | syscall.CLONE_NEWIPC
@@ -171,17 +212,26 @@ func startKeeper(mark string, o orders, argv []string, stderr io.Writer) (*start
 		if o.User {
 			cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
 			// Who is not root in it keeps no rights through exec, unless asked to.
-			cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP}
+			cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN}
 			cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
 			cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
 		}
 	}
 	if err := cmd.Start(); err != nil {
-		leash.Close()
-		words.Close()
+		k.close()
 		return nil, fmt.Errorf("starting the keeper: %w", err)
 	}
-	return &startedKeeper{cmd: cmd, leash: leash, words: words}, nil
+	k.cmd = cmd
+	return k, nil
+}
+
+// close lets go of a keeper that was not started.
+func (k *startedKeeper) close() {
+	k.leash.Close()
+	k.words.Close()
+	if k.outlet != nil {
+		k.outlet.Close()
+	}
 }
 
 // wait returns the keeper's last word when it has ended.
@@ -208,7 +258,7 @@ func tryKeeper(o orders) error {
 	runtime.LockOSThread() // which must not end before the keeper
 	defer runtime.UnlockOSThread()
 	var said bytes.Buffer
-	k, err := startKeeper(probeMark, o, nil, &said)
+	k, err := startKeeper(probeMark, o, nil, &said, nil)
 	if err != nil {
 		return err
 	}

@@ -28,9 +28,12 @@ type orders struct {
 	Private  bool    `json:"private,omitempty"`  // a root of its own
 	User     bool    `json:"user,omitempty"`     // … which needs a namespace of users
 	Isolated bool    `json:"isolated,omitempty"` // a network of its own
+	Loopback bool    `json:"loopback,omitempty"` // … in which it can reach itself
+	Outlet   []byte  `json:"outlet,omitempty"`   // … and has a way out, which is handed over there
 	Level    Level   `json:"level,omitempty"`
 	Network  Network `json:"network,omitempty"`
 	Limits   Limits  `json:"limits,omitzero"`
+	Group    []byte  `json:"group,omitempty"` // in which the command's own is made; empty means that limits are watched
 	Exceeded []byte  `json:"exceeded,omitempty"`
 	Procs    *string `json:"procs,omitempty"` // GOMAXPROCS of the command; nil means that it has none
 }

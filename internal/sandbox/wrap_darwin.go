@@ -13,7 +13,7 @@ const sandboxExec = "/usr/bin/sandbox-exec"
 func System() []string {
 	return []string{
 		"/usr", "/bin", "/sbin", "/System", "/Library", "/opt/homebrew", "/private/etc", "/private/var/db/timezone",
-		"/dev", "/Applications/Xcode.app",
+		"/Applications/Xcode.app",
 	}
 }
 
@@ -22,6 +22,9 @@ func System() []string {
 func wrap(p Profile) (func([]string) []string, error) {
 	if p.Limits != (Limits{}) {
 		return nil, errors.New("limits cannot be enforced on macOS; leave them out")
+	}
+	if p.Network == Hosts {
+		return nil, errNoOutlet()
 	}
 	if !p.confined() {
 		return func(argv []string) []string { return argv }, nil

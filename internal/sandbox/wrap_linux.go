@@ -17,14 +17,18 @@ func wrap(p Profile) (func([]string) []string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding this program: %w", err)
 	}
-	o := orders{Level: p.Level, Network: p.Network, Limits: p.Limits, Exceeded: []byte(p.Exceeded)}
+	o := orders{Level: p.Level, Network: p.Network, Limits: p.Limits, Exceeded: []byte(p.Exceeded), Outlet: []byte(p.Outlet)}
+	if p.Limits != (Limits{}) {
+		o.Group = []byte(p.Group)
+	}
 	if p.confined() {
 		r := check()
 		if err := r.Refuses(p.Level, p.Network); err != nil {
 			return nil, err
 		}
 		o.Private, o.User = r.Root, r.user
-		o.Isolated = r.Offline && p.offline()
+		o.Isolated = r.Offline && p.Network.own(p.Level)
+		o.Loopback = p.Network == Hosts
 		if o.Paths, err = placesOf(p); err != nil {
 			return nil, err
 		}
@@ -135,7 +139,7 @@ func (o orders) carved() string {
 }
 
 func check() Report {
-	r := Report{}
+	r := Report{calls: canFilter()}
 	version, err := llsys.LandlockGetABIVersion()
 	if err != nil {
 		r.Why = fmt.Sprintf("this kernel has no Landlock (%v)", err)
@@ -159,14 +163,15 @@ func probe(r *Report) (why string) {
 		if !user && os.Geteuid() != 0 {
 			continue
 		}
-		for _, isolated := range []bool{true, false} {
-			o := orders{Level: Files, Private: true, User: user, Isolated: isolated, Paths: []place{{Real: []byte("/usr"), Use: useRead}}}
+		for _, net := range []struct{ isolated, loopback bool }{{true, true}, {true, false}, {false, false}} {
+			o := orders{Level: Files, Private: true, User: user, Isolated: net.isolated, Loopback: net.loopback, Paths: []place{{Real: []byte("/usr"), Use: useRead}}}
 			err := tryKeeper(o)
 			if err == nil {
-				r.Root, r.Offline, r.user = true, isolated, user
+				r.Root, r.Offline, r.Outlet, r.user = true, net.isolated, net.loopback, user
 				return ""
 			}
 			why = "no namespaces can be had: " + err.Error()
+			r.noNet = err.Error()
 		}
 	}
 	return why

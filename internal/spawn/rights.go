@@ -17,7 +17,7 @@ import (
 // have it itself. Where a parent's task leaves something open, it has what defaults
 // say. Limits are not looked at: the plan grants them.
 //
-// A tool, a mode or a level beyond the parent's becomes the parent's; a folder
+// A tool, a host, a mode or a level beyond the parent's becomes the parent's; a folder
 // outside of its own, and a variable that it does not have, are refused.
 func Narrow(parent nestor.Task, defaults api.TaskOptions, s api.Spawn) (nestor.Task, error) {
 	has, err := api.ParseTaskOptions(parent.Data)
@@ -28,6 +28,14 @@ func Narrow(parent nestor.Task, defaults api.TaskOptions, s api.Spawn) (nestor.T
 	has.Role, has.Delegation = or(has.Role, defaults.Role), or(has.Delegation, defaults.Delegation)
 	if has.Tools == nil {
 		has.Tools = defaults.Tools
+	}
+	if has.Hosts == nil {
+		has.Hosts = defaults.Hosts
+	}
+	for _, host := range s.Hosts {
+		if _, err := permission.ParseHost(host); err != nil {
+			return nestor.Task{}, invalid("hosts: %v", err)
+		}
 	}
 	t := nestor.Task{
 		Agent: s.Agent, Input: s.Task, Provider: or(s.Provider, parent.Provider), Model: s.Model, Swarm: parent.Swarm, Schema: s.Schema, Limits: s.Limits,
@@ -42,7 +50,10 @@ func Narrow(parent nestor.Task, defaults api.TaskOptions, s api.Spawn) (nestor.T
 	o := api.TaskOptions{
 		Tools: permission.MeetTools(has.Tools, s.Tools), Role: or(s.Role, has.Role), Delegation: has.Delegation, Trace: has.Trace, AskFor: has.AskFor, Resources: has.Resources,
 		PermissionMode: permission.StricterMode(has.PermissionMode, s.PermissionMode), Sandbox: stricter(has.Sandbox, s.Sandbox),
-		Above: has.Above,
+		Above: has.Above, Hosts: permission.MeetHosts(has.Hosts, s.Hosts),
+	}
+	if o.Hosts != nil {
+		o.Sandbox = "strict" // which is what they are enforced at
 	}
 	// What has no role bounds those below by its tools, which are in theirs; and what
 	// is bounded alike need not be said at each level.

@@ -62,6 +62,7 @@ type spawnInput struct {
 	Provider       string         `json:"provider,omitempty" jsonschema:"leave it out for yours"`
 	PermissionMode string         `json:"permission_mode,omitempty" jsonschema:"yours or a stricter one"`
 	Sandbox        string         `json:"sandbox,omitempty" jsonschema:"off, files or strict: yours or a stricter one"`
+	Hosts          []string       `json:"hosts,omitzero" jsonschema:"the hosts that it may reach and no others, among yours, such as example.com or *.example.com; leave it out for the same as yours"`
 	Dir            string         `json:"dir,omitempty" jsonschema:"a folder below yours; leave it out for yours"`
 	Limits         *limitsInput   `json:"limits,omitempty" jsonschema:"none can be more than yours"`
 }
@@ -184,7 +185,7 @@ func addTool[In any](s *mcp.Server, t *mcp.Tool, do func(context.Context, In) (a
 func (in spawnInput) spawn() (api.Spawn, error) {
 	s := api.Spawn{
 		Task: in.Task, Agent: in.Agent, Name: in.Name, Background: in.Background, Tools: in.Tools, Role: in.Role, Model: in.Model,
-		Provider: in.Provider, PermissionMode: in.PermissionMode, Sandbox: in.Sandbox, Dir: in.Dir,
+		Provider: in.Provider, PermissionMode: in.PermissionMode, Sandbox: in.Sandbox, Hosts: in.Hosts, Dir: in.Dir,
 	}
 	if in.Schema != nil {
 		var err error

@@ -100,7 +100,11 @@ func (sp *Space) setup(ctx context.Context) error {
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = filepath.Join(sp.rec.Top, sp.repo.sub)
-	for _, entry := range os.Environ() {
+	env := sp.env
+	if env == nil {
+		env = os.Environ()
+	}
+	for _, entry := range env {
 		if !isOurs(entry) {
 			cmd.Env = append(cmd.Env, entry)
 		}

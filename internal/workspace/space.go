@@ -73,6 +73,9 @@ type Request struct {
 	Swarm string // the swarm it belongs to; empty means none
 	Dir   string // for Plain: absolute, or inside the project; for Worktree: where in the project; empty means the project
 	Kind  Kind   // empty chooses: see [Spaces.Open]
+	// Env is the environment of the set-up, besides the ports and what it is told of
+	// the run; nil means that of this process.
+	Env []string
 }
 
 // Space is the folder of one run, from Open to Close. Its methods must not be
@@ -88,6 +91,7 @@ type Space struct {
 
 	spaces *Spaces
 	rec    record
+	env    []string    // of the set-up; nil means that of this process
 	home   string      // where what we know of the run is
 	lock   *os.File    // nobody else has this run
 	repo   *repository // of a worktree
@@ -191,7 +195,7 @@ func (s *Spaces) open(ctx context.Context, q Request) (_ *Space, err error) {
 	if err != nil {
 		return nil, err
 	}
-	sp := &Space{spaces: s, home: homeOf(project, q.Run)}
+	sp := &Space{spaces: s, env: q.Env, home: homeOf(project, q.Run)}
 	if err := sp.take(ctx, project, q.Run); err != nil {
 		return nil, err
 	}

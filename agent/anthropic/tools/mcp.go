@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"os/exec"
 	"slices"
@@ -31,6 +32,9 @@ type ServersOptions struct {
 	// Wrap returns the command line of a stdio server that is started instead of
 	// argv, as in Options. Nil means argv.
 	Wrap func(argv []string) []string
+
+	// Dial connects to servers with a URL. Nil leaves it to package http.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	ConnectTimeout time.Duration // for starting a server and listing its tools; zero means 30s
 	CallTimeout    time.Duration // for one call; zero means as long as its context
@@ -320,6 +324,9 @@ func (sv *server) transport(ctx context.Context, c *connection) (mcp.Transport, 
 		return ours, nil
 	case config.URL != "":
 		base := http.DefaultTransport.(*http.Transport).Clone()
+		if sv.all.opts.Dial != nil {
+			base.Proxy, base.DialContext = nil, sv.all.opts.Dial
+		}
 		c.idle = base.CloseIdleConnections
 		return &mcp.StreamableClientTransport{Endpoint: config.URL, HTTPClient: &http.Client{
 			Transport: &withHeaders{base, config.Headers},

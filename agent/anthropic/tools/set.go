@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -52,6 +53,10 @@ type Options struct {
 	// HardLinks lets files be read that have more than one hard link. The other
 	// one may be outside of the folders, and Bash can make it.
 	HardLinks bool
+
+	// Dial connects WebFetch to a host, and decides which addresses it may have. Nil
+	// means that private ones are refused, but for PrivateHosts.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// AllowHost grants WebFetch a host, without its port, in lower case. Each
 	// redirect's host is asked for again. Nil grants none, and WebFetch is not

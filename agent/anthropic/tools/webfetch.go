@@ -209,6 +209,9 @@ func (s *Set) client() *http.Client {
 // host is one that may have one. The address is looked at when it is connected
 // to, so that no answer of a name server can come between.
 func (s *Set) guarded() *http.Transport {
+	if s.opts.Dial != nil {
+		return &http.Transport{ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 1 << 20, DialContext: s.opts.Dial}
+	}
 	return &http.Transport{
 		ForceAttemptHTTP2:      true,
 		MaxResponseHeaderBytes: 1 << 20,
