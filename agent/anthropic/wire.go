@@ -33,7 +33,7 @@ func (p *Provider) open(ctx context.Context, s *session) (*kit, error) {
 	if p.opts.Spool != "" {
 		spool = filepath.Join(p.opts.Spool, s.id)
 	}
-	set, err := tools.New(tools.Options{Dir: s.dir, Files: s.set.Files, ReadDirs: s.set.ReadDirs, Env: s.set.Env, BaseEnv: s.set.BaseEnv, Command: p.opts.Command, Wrap: s.set.Wrap, Spool: spool, AllowHost: s.mayReach})
+	set, err := tools.New(tools.Options{Dir: s.dir, Files: s.set.Files, Dirs: s.set.Dirs, ReadDirs: s.set.ReadDirs, Env: s.set.Env, BaseEnv: s.set.BaseEnv, Command: p.opts.Command, Wrap: s.set.Wrap, Spool: spool, AllowHost: s.mayReach})
 	if err != nil {
 		return nil, err
 	}

@@ -84,10 +84,7 @@ func (p *parser) field(f field) {
 		p.warn(line, column, "no key %.60q%s", f.key, suggest(f.key, p.d.Kind))
 	case !slices.Contains(k.kinds, p.d.Kind):
 		p.warn(line, column, "%s is a key of %s, and says nothing in %s%s", f.key, plural(k.kinds), plural([]Kind{p.d.Kind}), k.instead)
-	case k.read == nil:
-		if k.idle != "" {
-			p.warn(line, column, "%s has no effect here: %s", f.key, k.idle)
-		}
+	case k.read == nil: // nothing that concerns us
 	case f.value.Null() && !k.null:
 		if k.ours {
 			p.fail(line, column, "%s has no value; give it one, or remove it", f.key)
@@ -160,6 +157,7 @@ func (p *parser) chooseTools() {
 		return
 	}
 	d.Tools = append(d.Tools, p.allowed...)
+	d.chooseMemoryTools()
 	for _, t := range d.CustomTools {
 		d.Tools = append(d.Tools, t.ToolName())
 	}

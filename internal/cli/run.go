@@ -282,7 +282,7 @@ func yielding(cfg *config, changed map[string]string) []string {
 		_, flag := changed[k.name]
 		switch {
 		case flag:
-		case k.name == "provider" || k.name == "model" || strings.HasPrefix(k.name, "limits."),
+		case k.name == "provider" || k.name == "model" || k.name == "workspace.kind" || strings.HasPrefix(k.name, "limits."),
 			(k.name == "permission_mode" || k.name == "delegation") && cfg.origin(k.name) == "default":
 			list = append(list, k.name)
 		}

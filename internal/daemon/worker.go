@@ -67,6 +67,7 @@ type worker struct {
 	socket    string
 	dir       string
 	project   string  // whose definitions runs have
+	user      string  // the user's folder of agents; empty means none. It is set before runs are executed
 	copies    *copies // nil in the daemon
 	spaces    *spaces // of the project
 	policy    *policy
@@ -123,7 +124,7 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 		holds: map[string]nestor.Failure{}, rooms: map[attempt]*room{},
 	}
 	w.runner = runner.New(runner.Options{
-		Providers: providers, Provider: o.Provider, Workspace: place, Policy: rules, Brief: w.brief,
+		Providers: providers, Provider: o.Provider, Workspace: equipped{place, w}, Policy: rules, Brief: w.brief,
 		Settings: o.Settings, Log: o.Log,
 	})
 	return w, nil
