@@ -156,3 +156,37 @@ rules:
 		t.Errorf("%v: %s", err, e.stderr)
 	}
 }
+
+// A conversation goes on with its agent: with its instructions, its memory of what
+// was said, its tools and its hooks.
+func TestResumedRunHasItsAgent(t *testing.T) {
+	const script = `
+rules:
+  - when: {system: You are Ada, user: ^second$}
+    turns:
+      - {text: I go on., tools: [{name: Bash, input: {command: "touch forbidden", description: try}}]}
+      - text: "Ada again: {{.ToolResult}}"
+  - when: {system: You are Ada, user: ^first$}
+    turns: [{text: I am Ada.}]
+  - turns: [{text: "Who am I? {{.Prompt}}"}]`
+	const text = "---\ndescription: d\ntools: Read, Bash\nhooks: {PreToolUse: [{hooks: [{type: command, command: 'echo never >&2; exit 2'}]}]}\n---\nYou are Ada.\n"
+	for _, provider := range realProviders {
+		t.Run(provider, func(t *testing.T) {
+			t.Parallel()
+			p := newRealProject(t, provider, script, "")
+			file := filepath.Join(p.dir, ".claude", "agents", "ada.md")
+			writeNew(t, file, text)
+			first := p.run(t, "--agent", "ada", "first")
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+			second := p.run(t, "--resume", string(first.run.ID), "second")
+			if first.run.Result.Output != "I am Ada." || !strings.Contains(second.run.Result.Output, "Ada again: ") || !strings.Contains(second.run.Result.Output, "never") {
+				t.Errorf("it says %q, then %q; %s", first.run.Result.Output, second.run.Result.Output, second.stderr)
+			}
+			if first.run.Session != second.run.Session || second.run.Agent != "ada" {
+				t.Errorf("it is session %s of %s, after %s", second.run.Session, second.run.Agent, first.run.Session)
+			}
+		})
+	}
+}

@@ -76,7 +76,7 @@ rules:
 				writeNew(t, filepath.Join(p.dir, ".claude", "hooks", "guard.sh"), guardScript)
 				e := p.run(t, args...)
 				for _, want := range []string{"One: .*that is forbidden", "Two: allowed", "Three: rewritten", "Goodbye."} {
-					if !regexp.MustCompile(`"content":"`+want).MatchString(e.stdout) {
+					if !regexp.MustCompile(`"content":"` + want).MatchString(e.stdout) {
 						t.Errorf("it is %s, %v, and does not say %q: %s%s", e.run.State, e.run.Error, want, e.stdout, e.stderr)
 					}
 				}

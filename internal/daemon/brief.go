@@ -57,7 +57,13 @@ func (w *worker) brief(ctx context.Context, run runner.Run, place runner.Place, 
 		memory = place.Folders[0]
 		facts.Memory = d.MemoryPrompt(memory)
 	}
+	if o.Agent.Resumed && o.Agent.First != "" {
+		facts.Input = o.Agent.First
+	}
 	told := d.Render(ctx, facts)
+	if o.Agent.Resumed { // what the text and the template made of the first input was said
+		told.Message = run.Task.Input
+	}
 	b := runner.Brief{Instructions: told.Instructions, Message: told.Message, Metadata: map[string]any{
 		"definition": map[string]any{"name": d.Name, "kind": d.Kind, "scope": d.Source.Scope, "file": d.Source.File, "sha256": d.Hash},
 	}}
@@ -67,7 +73,7 @@ func (w *worker) brief(ctx context.Context, run runner.Run, place runner.Place, 
 	if told.Problem != nil {
 		b.Metadata["template_error"] = told.Problem.Error()
 	}
-	if o.FocusFile != "" && !strings.Contains(d.Template+d.Prompt, ".FocusFile") {
+	if o.FocusFile != "" && !o.Agent.Resumed && !strings.Contains(d.Template+d.Prompt, ".FocusFile") {
 		b.Message += "\n\nThis is about the file " + o.FocusFile + "."
 	}
 	if b.Servers, err = w.servers(d, run, rights.Tools, commands); err != nil {

@@ -210,6 +210,7 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 	}
 	<-h.begun
 	w.explain(ctx, run, &result)
+	keepForResume(run.Task, options, &result)
 	flushing, stop := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer stop()
 	w.keep(flushing, run, &result)
