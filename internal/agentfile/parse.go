@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dfaf701a/nestor/internal/permission"
+	"github.com/dfaf701a/nestor/internal/spelling"
 )
 
 // Parse reads a file, which is of that kind by its place and has that name if it
@@ -204,30 +205,10 @@ func Nearest(word string, names []string) string {
 	}
 	best, least := "", min(2, len(word)/2)+1
 	for _, name := range names {
-		n := distance(fold(word), fold(name))
+		n := spelling.Distance(fold(word), fold(name))
 		if n < least {
 			best, least = name, n
 		}
 	}
 	return best
-}
-
-// distance counts the bytes to insert, delete or replace to get from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := before
-			if a[i] != b[j] {
-				cost = 1 + min(before, row[j], row[j+1])
-			}
-			before, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }
