@@ -10,6 +10,7 @@ import (
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/agentfile"
+	"github.com/dfaf701a/nestor/internal/plan"
 )
 
 // resume makes a task that goes on with an earlier run one that is as that was:
@@ -85,8 +86,8 @@ type resumable struct {
 	known bool // more than its name
 }
 
-// resumeKey is where the metadata of a result has it: the run's document is gone
-// when its tree is archived.
+// resumeKey is where the metadata of a result refers to it: the run's document is
+// gone when its tree is archived.
 const resumeKey = "resume"
 
 // earlier returns the run that is to be gone on with.
@@ -104,11 +105,11 @@ func (b *backend) earlier(ctx context.Context, id nestor.ID) (r resumable, err e
 	if err != nil || past.Result == nil {
 		return r, err
 	}
-	kept, ok := past.Result.Metadata[resumeKey]
+	ref, ok := past.Result.Metadata[resumeKey].(string)
 	if !ok {
 		return r, nil
 	}
-	data, err := json.Marshal(kept)
+	data, err := b.blob(ctx, past.Root, ref)
 	if err == nil {
 		err = json.Unmarshal(data, &r)
 	}
@@ -119,32 +120,26 @@ func (b *backend) earlier(ctx context.Context, id nestor.ID) (r resumable, err e
 	return r, nil
 }
 
-// maxFirst is how long an input may be to be kept for a run that goes on with the
-// conversation.
-const maxFirst = 4 << 10
-
-// keepForResume puts what is needed to go on with a run into the metadata of its
-// result, if it is more than anybody has.
-func keepForResume(t nestor.Task, o api.TaskOptions, result *nestor.Result) {
-	plain := o.Sandbox == "" || o.Sandbox == "off"
-	if result.Session == "" || o.Agent == nil && o.Role == "" && o.Tools == nil && o.Above == nil && plain {
+// keepForResume keeps what is needed to go on with a run, if it is more than anybody
+// has, and refers to it in the metadata of its result.
+func (w *worker) keepForResume(ctx context.Context, run plan.Run, o api.TaskOptions, result *nestor.Result) {
+	open := o.Sandbox == "" || o.Sandbox == "off"
+	if result.Session == "" || o.Agent == nil && o.Role == "" && o.Tools == nil && o.Above == nil && open {
 		return
 	}
-	kept := resumable{
-		Task: nestor.Task{Agent: t.Agent, Model: t.Model, Limits: t.Limits},
-		Options: api.TaskOptions{
-			Tools: o.Tools, PermissionMode: o.PermissionMode, Role: o.Role, Sandbox: o.Sandbox, Delegation: o.Delegation, Above: o.Above,
-			Workspace: o.Workspace, Resources: o.Resources, Inputs: o.Inputs, FocusFile: o.FocusFile,
-		},
+	kept := resumable{Task: run.Task, Options: o}
+	kept.Task.Data, kept.Options.Env = nil, nil // which may hold secrets
+	data, err := json.Marshal(kept)
+	ref := ""
+	if err == nil {
+		ref, err = w.log.PutBlob(ctx, string(run.Root), data)
 	}
-	if o.Agent != nil {
-		kept.Options.Agent = &api.AgentOptions{Definition: o.Agent.Definition, Hash: o.Agent.Hash, Resumed: o.Agent.Resumed, First: o.Agent.First}
-		if kept.Task.Input = t.Input; len(t.Input) > maxFirst || o.Agent.Resumed {
-			kept.Task.Input = ""
-		}
+	if err != nil {
+		w.notes.Warn("what a run was is not kept for who resumes it", "run", run.ID, "error", err)
+		return
 	}
 	if result.Metadata == nil {
 		result.Metadata = map[string]any{}
 	}
-	result.Metadata[resumeKey] = kept
+	result.Metadata[resumeKey] = ref
 }

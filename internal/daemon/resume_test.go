@@ -11,6 +11,7 @@ import (
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/daemon"
+	"github.com/dfaf701a/nestor/scriptmodel"
 )
 
 // resuming returns a task that goes on with a run.
@@ -24,60 +25,64 @@ func resuming(t *testing.T, run api.Run, input string, o api.TaskOptions) nestor
 	return nestor.Task{Input: input, Provider: run.Provider, Data: data}
 }
 
-// What a run had is found also when its tree is in the archive alone.
-func TestArchivedRunIsResumedWithItsAgent(t *testing.T) {
-	s := settings{Dir: place(t), Provider: "scripted"}
-	writeAgent(t, s.Dir, ".claude/agents/a.md", "---\ndescription: d\nrole: critic\ntools: Read\nlimits: {max_turns: 7}\n---\nText.\n")
-	client, _ := serving(t, s, func(o *daemon.Options) { o.ArchiveAfter, o.ArchiveEvery = time.Millisecond, 20*time.Millisecond })
-	first := wait(t, client, submit(t, client, nestor.Task{Agent: "a", Input: "x"}))
-	until(t, client, first.ID, func(r api.Run) bool { return r.Archived })
-	if err := os.Remove(filepath.Join(s.Dir, ".claude/agents/a.md")); err != nil {
-		t.Fatal(err)
-	}
-	past, err := client.Run(t.Context(), first.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	second := wait(t, client, submit(t, client, resuming(t, past, "y", api.TaskOptions{})))
-	var kept struct{ Options api.TaskOptions }
-	data, err := json.Marshal(second.Result.Metadata["resume"])
-	if err == nil {
-		err = json.Unmarshal(data, &kept)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := kept.Options
-	if second.State != nestor.Success || second.Agent != "a" || second.Limits.Turns != 7 || o.Role != "critic" || strings.Join(o.Tools, " ") != "Read" || o.Agent == nil || !o.Agent.Resumed || o.Agent.First != "x" {
-		t.Errorf("it is %s, %v, of %q with %+v: %s", second.State, second.Error, second.Agent, second.Limits, data)
-	}
-	if second.Result.Output != "you said: y" || hashOf(t, second) != hashOf(t, first) {
-		t.Errorf("it says %q, of %s after %s", second.Result.Output, hashOf(t, second), hashOf(t, first))
+// A run that is gone on with has the agent that it had, as that was defined then,
+// with its role, its tools and its limits; also when its tree is in the archive
+// alone. What is given anew goes over it.
+func TestResumedRunIsAsItWas(t *testing.T) {
+	const script = `
+rules:
+  - repeat: true
+    turns:
+      - {text: I try., tools: [{name: Write, input: {file_path: made.txt, content: made}}]}
+      - text: "It said: {{.ToolResult}}"`
+	for _, archived := range []bool{false, true} {
+		t.Run(map[bool]string{false: "lately", true: "archived"}[archived], func(t *testing.T) {
+			model := scriptmodel.Start(t, script)
+			s := settings{Dir: place(t), Provider: "api", URL: model.URL}
+			writeAgent(t, s.Dir, ".claude/agents/a.md", "---\ndescription: d\nrole: critic\ntools: Read, Write\nlimits: {max_turns: 7}\n---\nText.\n")
+			client, _ := serving(t, s, func(o *daemon.Options) {
+				if archived {
+					o.ArchiveAfter, o.ArchiveEvery = time.Millisecond, 20*time.Millisecond
+				}
+			})
+			run := wait(t, client, submit(t, client, nestor.Task{Agent: "a", Input: "x"}))
+			if err := os.Remove(filepath.Join(s.Dir, ".claude/agents/a.md")); err != nil {
+				t.Fatal(err)
+			}
+			sum := hashOf(t, run)
+			for _, test := range []struct {
+				given api.TaskOptions
+				role  string
+			}{
+				{api.TaskOptions{}, "critic"},
+				{api.TaskOptions{Role: "reviewer", Given: []string{"role"}}, "reviewer"}, // besides the agent's own
+				{api.TaskOptions{Role: "implementer", Tools: []string{"Bash"}}, "reviewer"},
+			} {
+				if archived {
+					run = until(t, client, run.ID, func(r api.Run) bool { return r.Archived })
+				}
+				run = wait(t, client, submit(t, client, resuming(t, run, "y", test.given)))
+				decided, said := decisions(t, client, run.ID)
+				if run.State != nestor.Success || run.Agent != "a" || run.Limits.Turns != 7 || hashOf(t, run) != sum {
+					t.Errorf("it is %s, %v, of %q within %+v", run.State, run.Error, run.Agent, run.Limits)
+				}
+				if len(decided) != 1 || decided[0].Allowed || !strings.Contains(decided[0].Rule, test.role) {
+					t.Errorf("given %q, it was decided %+v: %v", test.given.Role, decided, said)
+				}
+			}
+		})
 	}
 }
 
-// What a run was bounded by bounds who goes on with it, except for what is given anew.
-func TestResumedRunIsBoundedAsItWas(t *testing.T) {
+// Limits that were given, and are not now, are as they were.
+func TestResumedRunHasItsLimits(t *testing.T) {
 	s := settings{Dir: place(t), Provider: "scripted"}
 	client, _ := serving(t, s)
-	data, err := json.Marshal(api.TaskOptions{Tools: []string{"Read"}, Role: "critic", Sandbox: "off", PermissionMode: "plan"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	first := wait(t, client, submit(t, client, nestor.Task{Input: "x", Data: data, Limits: nestor.Limits{Turns: 5, Timeout: time.Hour}}))
-	again := resuming(t, first, "y", api.TaskOptions{Tools: []string{"Bash"}, Role: "implementer", Given: []string{"role", "limits.max_turns"}})
+	first := wait(t, client, submit(t, client, nestor.Task{Input: "x", Limits: nestor.Limits{Turns: 5, Timeout: time.Hour}}))
+	again := resuming(t, first, "y", api.TaskOptions{Given: []string{"limits.max_turns"}})
 	again.Limits = nestor.Limits{Turns: 9, Timeout: time.Minute}
-	second := wait(t, client, submit(t, client, again))
-	var kept struct{ Options api.TaskOptions }
-	data, err = json.Marshal(second.Result.Metadata["resume"])
-	if err == nil {
-		err = json.Unmarshal(data, &kept)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o := kept.Options; strings.Join(o.Tools, " ") != "Read" || o.Role != "implementer" || o.PermissionMode != "plan" || second.Limits.Turns != 9 || second.Limits.Timeout != time.Hour {
-		t.Errorf("it has %+v, within %+v", o, second.Limits)
+	if second := wait(t, client, submit(t, client, again)); second.Limits.Turns != 9 || second.Limits.Timeout != time.Hour {
+		t.Errorf("it is bounded by %+v", second.Limits)
 	}
 	if _, err := client.Submit(t.Context(), api.Submission{Task: resuming(t, api.Run{ID: nestor.NewID(time.Now()), Session: "s"}, "y", api.TaskOptions{})}); err == nil {
 		t.Error("a run that there is not is resumed")

@@ -210,10 +210,10 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 	}
 	<-h.begun
 	w.explain(ctx, run, &result)
-	keepForResume(run.Task, options, &result)
 	flushing, stop := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer stop()
 	w.keep(flushing, run, &result)
+	w.keepForResume(flushing, run, options, &result)
 	if err := h.tell(flushing, result); err != nil && ctx.Err() == nil {
 		return failed(fmt.Errorf("writing the log of the run: %w", err))
 	}
