@@ -116,7 +116,7 @@ var architecture = rules{
 		},
 		"internal/agentfile": {
 			why:  "it reads definitions, in the vocabulary and the words of permissions; it runs nothing",
-			ours: []string{".", "internal/permission", "internal/yamltree"},
+			ours: []string{".", "internal/permission", "internal/spelling", "internal/yamltree"},
 			outside: allow{
 				"os":                              "the files of agents",
 				"syscall":                         "how a file is opened without waiting for a pipe that took its place",
@@ -227,7 +227,11 @@ var architecture = rules{
 			},
 		},
 		"internal/permission": {
-			why: "what a run may do follows from its policy and the call, and from nothing else",
+			why:  "what a run may do follows from its policy and the call, and from nothing else",
+			ours: []string{"internal/spelling"},
+		},
+		"internal/spelling": {
+			why: "words are compared in one way, for all who suggest one",
 		},
 		"internal/proxy": {
 			why:  "it lets connections out by a list of hosts, and knows nobody who makes them",
@@ -295,7 +299,7 @@ var architecture = rules{
 		},
 		"internal/cli": {
 			why:  "commands reach the parts through daemon and api; what comes back from another machine, they put into the folder themselves",
-			ours: []string{".", "agent/scripted", "api", "claude", "internal/agentfile", "internal/daemon", "internal/graph", "internal/permission", "internal/sandbox", "internal/spawn", "internal/workspace", "internal/yamltree", "scriptmodel"},
+			ours: []string{".", "agent/scripted", "api", "claude", "internal/agentfile", "internal/daemon", "internal/graph", "internal/permission", "internal/sandbox", "internal/spawn", "internal/spelling", "internal/workspace", "internal/yamltree", "scriptmodel"},
 			outside: allow{
 				"github.com/modelcontextprotocol/go-sdk": "mcp is a server on stdin and stdout",
 				"os":                                     "",

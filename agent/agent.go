@@ -71,6 +71,7 @@ type Config struct {
 	PermissionMode string               // empty means acceptEdits: nobody is there to be asked
 	Dir            string               // where it works; empty means the current directory
 	Files          []string             // files elsewhere that it may read and change; nil means none
+	Dirs           []string             // folders elsewhere that it may read and change; nil means none
 	ReadDirs       []string             // folders elsewhere that it may read; nil means none
 	SettingSources []string             // user, project, local; nil means none
 	MCPServers     map[string]MCPServer // by name

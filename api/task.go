@@ -25,6 +25,11 @@ type TaskOptions struct {
 	Hosts   []string `json:"hosts,omitzero"`
 	Env     []string `json:"env,omitempty"`        // K=V, for what the agent starts
 	Session string   `json:"session_id,omitempty"` // of the provider, to go on with; empty begins a new one
+	// Resumes is the run that this one goes on with: what Given does not name is as
+	// it was there, its agent included, as that was defined then. Given are keys of
+	// the config, such as role. Empty means none.
+	Resumes nestor.ID `json:"resumes,omitempty"`
+	Given   []string  `json:"given,omitempty"`
 	// Delegation says who starts agents for the run: pool, the default, or cli,
 	// which leaves the Claude CLI its own tool for it.
 	Delegation string `json:"delegation,omitempty"`
@@ -72,6 +77,11 @@ type AgentOptions struct {
 	Role       string   `json:"role,omitempty"`     // that bounds the run besides that of its options; empty means none
 	Servers    []string `json:"servers,omitempty"`  // names of the MCP servers that it brings
 	Delegates  []string `json:"delegates,omitzero"` // agents that it may start; nil means any
+	// Resumed says that the run goes on with a conversation of the agent: it is told
+	// the task's input as it is. First is what the conversation began with, which its
+	// instructions are made for; empty means that nobody knows.
+	Resumed bool   `json:"resumed,omitempty"`
+	First   string `json:"first,omitempty"`
 }
 
 // Bounds are what a run may do, for those below it.

@@ -35,7 +35,7 @@ func (p *Provider) open(ctx context.Context, s *session) (*kit, error) {
 		spool = filepath.Join(p.opts.Spool, s.id)
 	}
 	env := slices.Concat(s.set.Env, s.set.Own)
-	set, err := tools.New(tools.Options{Dir: s.dir, Files: s.set.Files, ReadDirs: s.set.ReadDirs, Env: env, BaseEnv: s.set.BaseEnv, Command: p.opts.Command, Wrap: s.set.Wrap, Spool: spool, AllowHost: s.mayReach, Dial: s.set.Dial})
+	set, err := tools.New(tools.Options{Dir: s.dir, Files: s.set.Files, Dirs: s.set.Dirs, ReadDirs: s.set.ReadDirs, Env: env, BaseEnv: s.set.BaseEnv, Command: p.opts.Command, Wrap: s.set.Wrap, Spool: spool, AllowHost: s.mayReach, Dial: s.set.Dial})
 	if err != nil {
 		return nil, err
 	}

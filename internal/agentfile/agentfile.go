@@ -67,6 +67,17 @@ type Definition struct {
 	DisallowedTools []string             `json:"disallowed_tools,omitempty"` // rules about what is denied
 	CustomTools     []CustomTool         `json:"custom_tools,omitempty"`
 	MCPServers      map[string]MCPServer `json:"mcp_servers,omitempty"`
+	Hooks           []Hook               `json:"hooks,omitempty"` // in the order of the file
+
+	Skills  []string     `json:"skills,omitempty"`  // whose texts, files and custom tools an agent has from the start
+	Carried []Definition `json:"carried,omitempty"` // these skills, in a definition that a Set returns
+	Memory  Memory       `json:"memory,omitempty"`  // whose folder it keeps what it learns in; empty means none
+	// MemoryTools are those of Tools that are there for the memory alone: they
+	// change nothing elsewhere.
+	MemoryTools []string `json:"memory_tools,omitempty"`
+	// Worktree says that a run works in a git worktree of its own, unless it is told
+	// where to work.
+	Worktree bool `json:"worktree,omitempty"`
 
 	Template     string          `json:"template,omitempty"` // of what the agent is told; empty means the input as it is
 	Inputs       []Input         `json:"inputs,omitempty"`
@@ -80,7 +91,9 @@ type Definition struct {
 	PermissionMode string        `json:"permission_mode,omitempty"` // empty means the configured one
 
 	Prompt string `json:"prompt"` // the text of the file
-	Hash   string `json:"hash"`   // SHA-256 of the file, and of a skill's other files, in hex
+	Hash   string `json:"hash"`   // SHA-256 of the file, and of a skill's other files, in hex; with Carried, of these too
+
+	skillsLine int // of the file, in which Skills are said
 }
 
 // Delegation is how an agent starts others.
@@ -136,6 +149,15 @@ func (d Definition) Clone() Definition {
 	d.Inputs = slices.Clone(d.Inputs)
 	for i, in := range d.Inputs {
 		d.Inputs[i].Schema, d.Inputs[i].Default = slices.Clone(in.Schema), slices.Clone(in.Default)
+	}
+	d.Hooks = slices.Clone(d.Hooks)
+	for i, h := range d.Hooks {
+		d.Hooks[i].Args = slices.Clone(h.Args)
+	}
+	d.Skills, d.MemoryTools = slices.Clone(d.Skills), slices.Clone(d.MemoryTools)
+	d.Carried = slices.Clone(d.Carried)
+	for i, c := range d.Carried {
+		d.Carried[i] = c.Clone()
 	}
 	d.MCPServers = maps.Clone(d.MCPServers)
 	for name, s := range d.MCPServers {

@@ -17,7 +17,6 @@ type key struct {
 	flat    bool   // its value is a text or a list: what is no YAML counts as the text that stands there
 	lenient bool   // what is wrong with its value is a warning, and the value does not count
 	null    bool   // it may be there without a value
-	idle    string // why it has no effect, if somebody could miss that
 	instead string // what to write in files of other kinds
 	read    func(*parser, field) error
 }
@@ -34,7 +33,7 @@ var (
 var keys map[string]key = allKeys()
 
 func allKeys() map[string]key {
-	known := func(kinds []Kind, idle string) key { return key{kinds: kinds, flat: true, null: true, idle: idle} }
+	known := func(kinds []Kind) key { return key{kinds: kinds, flat: true, null: true} }
 	modes := key{kinds: every, flat: true, read: readMode}
 	servers := key{kinds: []Kind{Agent, Skill}, read: readServers}
 	denied := key{kinds: every, flat: true, read: func(p *parser, f field) (err error) {
@@ -55,30 +54,30 @@ func allKeys() map[string]key {
 		}},
 		"allowed-tools":                {kinds: typed, flat: true, null: true, instead: "; an agent has tools", read: readAllowed},
 		"arguments":                    {kinds: typed, flat: true, lenient: true, read: readArguments},
-		"hooks":                        {kinds: every, null: true, idle: "Nestor runs no hooks of files; what a run may do is said by its role"},
-		"skills":                       known(agents, "name the skill's file in the text, and the agent reads it"),
-		"memory":                       known(agents, "keep notes in a file of the workspace"),
-		"isolation":                    known(agents, "where a run works is said when it is started"),
-		"background":                   known(agents, ""),
-		"effort":                       known(every, ""),
-		"color":                        known(agents, ""),
-		"initialPrompt":                known(agents, ""),
-		"disabled":                     known(every, ""),
-		"argument-hint":                known(typed, ""),
-		"disable-model-invocation":     known(typed, ""),
-		"user-invocable":               known(typed, ""),
-		"hide-from-slash-command-tool": known(typed, ""),
-		"context":                      known(typed, ""),
-		"agent":                        known(typed, ""),
-		"when_to_use":                  known(every, ""),
-		"when-to-use":                  known(every, ""),
-		"paths":                        known(typed, ""),
-		"shell":                        known(typed, ""),
-		"version":                      known(every, ""),
-		"license":                      known(every, ""),
-		"compatibility":                known(every, ""),
-		"dependencies":                 known(every, ""),
-		"mode":                         known(typed, ""),
+		"hooks":                        {kinds: every, null: true, read: readHooks},
+		"skills":                       {kinds: agents, flat: true, null: true, read: readSkills},
+		"memory":                       {kinds: agents, flat: true, read: readMemory},
+		"isolation":                    {kinds: agents, flat: true, read: readIsolation},
+		"background":                   known(agents),
+		"effort":                       known(every),
+		"color":                        known(agents),
+		"initialPrompt":                known(agents),
+		"disabled":                     known(every),
+		"argument-hint":                known(typed),
+		"disable-model-invocation":     known(typed),
+		"user-invocable":               known(typed),
+		"hide-from-slash-command-tool": known(typed),
+		"context":                      known(typed),
+		"agent":                        known(typed),
+		"when_to_use":                  known(every),
+		"when-to-use":                  known(every),
+		"paths":                        known(typed),
+		"shell":                        known(typed),
+		"version":                      known(every),
+		"license":                      known(every),
+		"compatibility":                known(every),
+		"dependencies":                 known(every),
+		"mode":                         known(typed),
 		"metadata":                     {kinds: every, null: true},
 	}
 	for name, k := range ourKeys(modes, servers, denied) {
@@ -139,10 +138,15 @@ func oneOf(n *yamltree.Node, words []string) (string, error) {
 	if err != nil || slices.Contains(words, word) {
 		return word, err
 	}
+	return "", noSuch(n, word, words)
+}
+
+// noSuch is the error of a word that is none of these.
+func noSuch(n *yamltree.Node, word string, words []string) error {
 	if near := Nearest(word, words); near != "" {
-		return "", n.Errorf("there is no %.60q; did you mean %q?", word, near)
+		return n.Errorf("there is no %.60q; did you mean %q?", word, near)
 	}
-	return "", n.Errorf("there is no %.60q; there are: %s", word, strings.Join(words, ", "))
+	return n.Errorf("there is no %.60q; there are: %s", word, strings.Join(words, ", "))
 }
 
 func positive(n *yamltree.Node) (int, error) {

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dfaf701a/nestor/internal/permission"
+	"github.com/dfaf701a/nestor/internal/spelling"
 )
 
 // Parse reads a file, which is of that kind by its place and has that name if it
@@ -84,10 +85,7 @@ func (p *parser) field(f field) {
 		p.warn(line, column, "no key %.60q%s", f.key, suggest(f.key, p.d.Kind))
 	case !slices.Contains(k.kinds, p.d.Kind):
 		p.warn(line, column, "%s is a key of %s, and says nothing in %s%s", f.key, plural(k.kinds), plural([]Kind{p.d.Kind}), k.instead)
-	case k.read == nil:
-		if k.idle != "" {
-			p.warn(line, column, "%s has no effect here: %s", f.key, k.idle)
-		}
+	case k.read == nil: // nothing that concerns us
 	case f.value.Null() && !k.null:
 		if k.ours {
 			p.fail(line, column, "%s has no value; give it one, or remove it", f.key)
@@ -160,6 +158,7 @@ func (p *parser) chooseTools() {
 		return
 	}
 	d.Tools = append(d.Tools, p.allowed...)
+	d.chooseMemoryTools()
 	for _, t := range d.CustomTools {
 		d.Tools = append(d.Tools, t.ToolName())
 	}
@@ -206,30 +205,10 @@ func Nearest(word string, names []string) string {
 	}
 	best, least := "", min(2, len(word)/2)+1
 	for _, name := range names {
-		n := distance(fold(word), fold(name))
+		n := spelling.Distance(fold(word), fold(name))
 		if n < least {
 			best, least = name, n
 		}
 	}
 	return best
-}
-
-// distance counts the bytes to insert, delete or replace to get from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := before
-			if a[i] != b[j] {
-				cost = 1 + min(before, row[j], row[j+1])
-			}
-			before, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }

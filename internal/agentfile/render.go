@@ -19,6 +19,8 @@ type Facts struct {
 	Dir       string                     // where the run works; its files are read from there alone. Empty means that none are
 	FocusFile string                     // what it is about; empty means nothing in particular
 	SkillDir  string                     // where a skill's files are
+	Carried   []string                   // where those of the carried skills are, in their order
+	Memory    string                     // what the agent is told of its memory; empty means nothing
 	Now       time.Time
 	Git       Git
 	// Run runs a command that stands in a text as !`command`, and returns what it
@@ -102,6 +104,16 @@ func (d Definition) Render(ctx context.Context, f Facts) Rendered {
 	}
 	if d.Kind == Skill && f.SkillDir != "" {
 		out.Instructions = "Base directory for this skill: " + f.SkillDir + "\n\n" + out.Instructions
+	}
+	for i, c := range d.Carried {
+		told := c.carried(ctx, f, i)
+		out.Instructions = strings.TrimLeft(out.Instructions+"\n\n"+told.Instructions, "\n")
+		if told.Problem != nil {
+			problems = append(problems, told.Problem)
+		}
+	}
+	if f.Memory != "" {
+		out.Instructions = strings.TrimLeft(out.Instructions+"\n\n"+f.Memory, "\n")
 	}
 	if d.Template != "" {
 		message, err := r.template(ctx)

@@ -33,7 +33,9 @@ func newSet(entries []Entry) Set {
 			}
 		}
 	}
-	return Set{entries}
+	s := Set{entries}
+	s.carry()
+	return s
 }
 
 // Entries returns all files, those that others go over and those that are broken

@@ -37,6 +37,9 @@ func (d Definition) Wishes() []Wish {
 		}
 		list = append(list, Wish{"mcp_servers", value})
 	}
+	for _, h := range d.Hooks {
+		list = append(list, Wish{"hooks", h.String()})
+	}
 	for _, line := range d.UsesCommands() {
 		list = append(list, Wish{"text", "!`" + line + "`"})
 	}
@@ -44,6 +47,9 @@ func (d Definition) Wishes() []Wish {
 		if !harmless(tool) {
 			list = append(list, Wish{"tools", tool})
 		}
+	}
+	if d.Memory == UserMemory { // which other projects' agents of that name have written
+		list = append(list, Wish{"memory", string(d.Memory)})
 	}
 	switch d.PermissionMode {
 	case permission.ModeBypass, permission.ModeAuto:
@@ -78,7 +84,8 @@ func (d Definition) Fingerprint() string {
 		Wishes  []Wish
 		Tools   []CustomTool
 		Servers map[string]MCPServer
-	}{list, d.CustomTools, d.MCPServers})
+		Hooks   []Hook `json:",omitempty"`
+	}{list, d.CustomTools, d.MCPServers, d.Hooks})
 	if err != nil {
 		panic(err) // it came from JSON
 	}

@@ -163,6 +163,20 @@ func (s *shownAgent) rows() []row {
 		m := d.MCPServers[name]
 		add("MCP server", name+": "+strings.TrimSpace(m.URL+" "+strings.Join(append([]string{m.Command}, m.Args...), " ")), file)
 	}
+	for _, h := range d.Hooks {
+		add("hook", h.String(), file)
+	}
+	for _, c := range d.Carried {
+		add("skill", c.Name+": its text, its files and its custom tools", c.Source.File)
+		for _, t := range c.CustomTools {
+			add("custom tool", fmt.Sprintf("%s: %q", t.ToolName(), t.Command), c.Source.File)
+		}
+	}
+	add("memory", s.Memory, file)
+	if len(d.MemoryTools) > 0 {
+		add("for the memory alone", strings.Join(d.MemoryTools, ", "), file)
+	}
+	add("workspace", s.Options.Workspace.Kind, from("workspace.kind", d.Worktree))
 	add("permission mode", s.Options.PermissionMode, from("permission_mode", d.PermissionMode != "" && s.Options.PermissionMode == d.PermissionMode))
 	l := s.Task.Limits
 	add("turns", fmt.Sprint(l.Turns), from("limits.max_turns", d.Limits.Turns != 0))

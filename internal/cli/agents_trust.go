@@ -29,7 +29,7 @@ func trustsAgents(project string, env []string) func(agentfile.Definition) bool 
 // wishfulAgents returns those agents of a project that want something which needs
 // trust.
 func wishfulAgents(project string) []agentfile.Definition {
-	set, _ := agentfile.NewLibrary(agentfile.Options{Project: project, Roles: rolesOf(project)}).Load()
+	set, _ := libraryOf(project).Load() // what is the user's own wants nothing, but skills of it may be named
 	var list []agentfile.Definition
 	for _, e := range set.Entries() {
 		if d, ok := e.Definition(); ok && d.Fingerprint() != "" {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dfaf701a/nestor/internal/spelling"
 	"github.com/dfaf701a/nestor/internal/yamltree"
 )
 
@@ -355,7 +356,7 @@ func (l *configLoader) environment(vars map[string]string, dir string) {
 		}
 		best, bestDistance := "", min(2, len(short)/4)+1
 		for _, k := range keys {
-			if d := distance(name, k.variable()); !k.noEnv && d < bestDistance {
+			if d := spelling.Distance(name, k.variable()); !k.noEnv && d < bestDistance {
 				best, bestDistance = k.variable(), d
 			}
 		}

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -134,6 +136,9 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" {
 			return misuse(cmd, "--set %.60q: want NAME=VALUE", kv)
 		}
+	}
+	if opts.resume != "" && len(opts.set) > 0 {
+		return misuse(cmd, "--set and --resume: the agent has the inputs that it was started with")
 	}
 	if opts.agent == "" && len(opts.set) > 0 {
 		return misuse(cmd, "--set gives inputs to an agent: name it with --agent")
@@ -289,6 +294,9 @@ func taskOf(prompt string, cfg *config, opts runOptions, changed map[string]stri
 			}
 		}
 	}
+	if opts.resume != "" {
+		o.Given = slices.Sorted(maps.Keys(changed))
+	}
 	return t, setOptions(&t, o)
 }
 
@@ -300,7 +308,7 @@ func yielding(cfg *config, changed map[string]string) []string {
 		_, flag := changed[k.name]
 		switch {
 		case flag:
-		case k.name == "provider" || k.name == "model" || strings.HasPrefix(k.name, "limits."),
+		case k.name == "provider" || k.name == "model" || k.name == "workspace.kind" || strings.HasPrefix(k.name, "limits."),
 			(k.name == "permission_mode" || k.name == "delegation") && cfg.origin(k.name) == "default":
 			list = append(list, k.name)
 		}
@@ -321,7 +329,8 @@ func setOptions(t *nestor.Task, o api.TaskOptions) error {
 	return nil
 }
 
-// resumeFrom makes t go on with the conversation of a run that has ended.
+// resumeFrom makes t go on with the conversation of a run that has ended, and with
+// the agent that it had: the daemon knows how that was defined, and what it might.
 func resumeFrom(ctx context.Context, client *api.Client, t *nestor.Task, id nestor.ID) error {
 	run, err := client.Run(ctx, id)
 	if err != nil {
@@ -332,6 +341,14 @@ func resumeFrom(ctx context.Context, client *api.Client, t *nestor.Task, id nest
 		return fmt.Errorf("run %s has not ended: 'nestor runs send' speaks to it, and --resume without a prompt follows it", id)
 	case run.Session == "":
 		return fmt.Errorf("run %s has no conversation to go on with", id)
+	}
+	switch {
+	case t.Agent == "" || t.Agent == run.Agent:
+		t.Agent = run.Agent
+	case run.Agent == "":
+		return fmt.Errorf("run %s has no agent, and goes on without one: leave --agent out; or begin anew with --agent %s, without --resume", id, t.Agent)
+	default:
+		return fmt.Errorf("run %s is one of agent %s, and goes on with it: leave --agent out; or begin anew with --agent %s, without --resume", id, run.Agent, t.Agent)
 	}
 	if run.Provider != "" {
 		t.Provider = run.Provider
@@ -348,7 +365,10 @@ func resumeFrom(ctx context.Context, client *api.Client, t *nestor.Task, id nest
 			return fmt.Errorf("run %s has no folder to go on in: its worktree is gone, for it ended with %s", id, w.End)
 		}
 		t.Dir, t.Swarm, o.Workspace.Kind = w.Dir, "", "plain"
+		o.Given = append(o.Given, "workspace.kind")
+	} else if t.Swarm == "" {
+		t.Swarm = run.Swarm
 	}
-	o.Session = run.Session
+	o.Session, o.Resumes = run.Session, id
 	return setOptions(t, o)
 }

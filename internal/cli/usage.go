@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/dfaf701a/nestor/internal/spelling"
 )
 
 // usageError says what is wrong with the command line, and the way out.
@@ -87,7 +89,7 @@ func didYouMean(prefix, name string) string {
 func nearest(word string, names []string) string {
 	best, bestDistance := "", min(2, len(word)/2)+1
 	for _, name := range names {
-		d := distance(word, name)
+		d := spelling.Distance(word, name)
 		if len(word) > 1 && strings.HasPrefix(name, word) {
 			d = 0
 		}
@@ -96,24 +98,4 @@ func nearest(word string, names []string) string {
 		}
 	}
 	return best
-}
-
-// distance counts the bytes to insert, delete or replace to get from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/dfaf701a/nestor/internal/agentfile"
 	"github.com/dfaf701a/nestor/internal/eventlog"
 	"github.com/dfaf701a/nestor/internal/permission"
+	"github.com/dfaf701a/nestor/internal/workspace"
 )
 
 // Agents says which definitions of agents there are. The zero value has those of
@@ -90,6 +91,11 @@ func (a *agents) define(ctx context.Context, t *nestor.Task) error {
 
 // allowed fails for a definition that wants what the user does not trust.
 func (a *agents) allowed(d agentfile.Definition) error {
+	for _, skill := range d.Carried {
+		if err := a.allowed(skill); err != nil {
+			return fmt.Errorf("agent %s carries a skill: %w", d.Name, err)
+		}
+	}
 	wishes := d.Wishes()
 	if len(wishes) == 0 || a.opts.Trusts != nil && a.opts.Trusts(d) {
 		return nil
@@ -165,7 +171,10 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 		o.Agent.Role = d.Role
 	}
 	over(&o.Delegation, "delegation", string(d.Delegation))
-	if len(d.CustomTools) > 0 {
+	if d.Worktree {
+		over(&o.Workspace.Kind, "workspace.kind", string(workspace.Worktree))
+	}
+	if len(d.CustomTools) > 0 || slices.ContainsFunc(d.Carried, func(s agentfile.Definition) bool { return len(s.CustomTools) > 0 }) {
 		o.Agent.Servers = append(o.Agent.Servers, agentfile.CustomServer)
 	}
 	for name := range d.MCPServers {

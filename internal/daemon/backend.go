@@ -37,7 +37,7 @@ type backend struct {
 }
 
 func (b *backend) Submit(ctx context.Context, s api.Submission) (api.Run, error) {
-	if err := b.agents.define(ctx, &s.Task); err != nil {
+	if err := b.resume(ctx, &s.Task); err != nil {
 		return api.Run{}, invalid(err)
 	}
 	options, err := api.ParseTaskOptions(s.Task.Data)

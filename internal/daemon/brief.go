@@ -37,7 +37,8 @@ func (w *worker) definition(ctx context.Context, o api.TaskOptions) (d agentfile
 }
 
 // brief returns what the definition of its agent makes of a run.
-func (w *worker) brief(ctx context.Context, run runner.Run, dir string, rights runner.Rights) (runner.Brief, error) {
+func (w *worker) brief(ctx context.Context, run runner.Run, place runner.Place, rights runner.Rights) (runner.Brief, error) {
+	dir := place.Dir
 	o, err := api.ParseTaskOptions(run.Task.Data)
 	if err != nil {
 		return runner.Brief{}, err
@@ -47,10 +48,22 @@ func (w *worker) brief(ctx context.Context, run runner.Run, dir string, rights r
 		return runner.Brief{}, err
 	}
 	commands := toolserver.Options{Dir: dir, Env: slices.Concat(run.Env, run.Own, rights.Env), Wrap: rights.Wrap}
-	told := d.Render(ctx, agentfile.Facts{
-		Input: run.Task.Input, Inputs: o.Inputs, Dir: dir, FocusFile: o.FocusFile, SkillDir: w.skillDir(d, run), Now: time.Now(),
+	memory := ""
+	facts := agentfile.Facts{
+		Input: run.Task.Input, Inputs: o.Inputs, Dir: dir, FocusFile: o.FocusFile, SkillDir: w.skillDir(d, run), Carried: w.carriedDirs(d, run), Now: time.Now(),
 		Git: gitFacts(ctx, d, commands), Run: shell(rights, dir, commands),
-	})
+	}
+	if d.Memory != "" && len(place.Folders) > 0 {
+		memory = place.Folders[0]
+		facts.Memory = d.MemoryPrompt(memory)
+	}
+	if o.Agent.Resumed && o.Agent.First != "" {
+		facts.Input = o.Agent.First
+	}
+	told := d.Render(ctx, facts)
+	if o.Agent.Resumed { // what the text and the template made of the first input was said
+		told.Message = run.Task.Input
+	}
 	b := runner.Brief{Instructions: told.Instructions, Message: told.Message, Metadata: map[string]any{
 		"definition": map[string]any{"name": d.Name, "kind": d.Kind, "scope": d.Source.Scope, "file": d.Source.File, "sha256": d.Hash},
 	}}
@@ -60,10 +73,10 @@ func (w *worker) brief(ctx context.Context, run runner.Run, dir string, rights r
 	if told.Problem != nil {
 		b.Metadata["template_error"] = told.Problem.Error()
 	}
-	if o.FocusFile != "" && !strings.Contains(d.Template+d.Prompt, ".FocusFile") {
+	if o.FocusFile != "" && !o.Agent.Resumed && !strings.Contains(d.Template+d.Prompt, ".FocusFile") {
 		b.Message += "\n\nThis is about the file " + o.FocusFile + "."
 	}
-	if b.Servers, err = servers(d, rights.Tools, w.skillDir(d, run), commands); err != nil {
+	if b.Servers, err = w.servers(d, run, rights.Tools, commands); err != nil {
 		return b, err
 	}
 	if rights.Tools == nil {
@@ -74,7 +87,14 @@ func (w *worker) brief(ctx context.Context, run runner.Run, dir string, rights r
 	if b.Denied, err = denied(d.DisallowedTools, dir); err != nil {
 		return b, err
 	}
-	return b, nil
+	if elsewhere := memoryOnly(d.MemoryTools, memory, dir); elsewhere != nil {
+		listed := b.Denied
+		b.Denied = func(tool string, input json.RawMessage) bool {
+			return elsewhere(tool, input) || listed != nil && listed(tool, input)
+		}
+	}
+	b.Hooks, err = w.hooks(d, run, dir, commands)
+	return b, err
 }
 
 // skillDir returns where the files of a skill are, for a run; empty for what is
@@ -91,9 +111,18 @@ func (w *worker) skillDir(d agentfile.Definition, run runner.Run) string {
 	return filepath.Join(w.project, filepath.FromSlash(d.Source.Dir))
 }
 
+// carriedDirs returns where the files of the skills are that a definition carries.
+func (w *worker) carriedDirs(d agentfile.Definition, run runner.Run) (dirs []string) {
+	for _, s := range d.Carried {
+		dirs = append(dirs, w.skillDir(s, run))
+	}
+	return dirs
+}
+
 // servers returns the MCP servers of a definition that have a tool among those
-// that exist; nil means that all do.
-func servers(d agentfile.Definition, tools []string, skillDir string, o toolserver.Options) (map[string]agent.MCPServer, error) {
+// that exist; nil means that all do. The custom tools of the skills that it
+// carries are among its own.
+func (w *worker) servers(d agentfile.Definition, run runner.Run, tools []string, o toolserver.Options) (map[string]agent.MCPServer, error) {
 	exists := func(name string) bool {
 		return tools == nil || slices.ContainsFunc(tools, func(rule string) bool {
 			_, ok := permission.MeetRules(rule, name)
@@ -107,12 +136,15 @@ func servers(d agentfile.Definition, tools []string, skillDir string, o toolserv
 		}
 	}
 	var custom []toolserver.Tool
-	for _, t := range d.CustomTools {
-		if exists(t.ToolName()) {
-			custom = append(custom, toolserver.Tool{
-				Name: t.Name, Description: t.Description, InputSchema: t.InputSchema, Timeout: t.Timeout,
-				Argv: func(input json.RawMessage) ([]string, error) { return t.Argv(input, skillDir) },
-			})
+	for _, from := range append([]agentfile.Definition{d}, d.Carried...) {
+		skillDir := w.skillDir(from, run)
+		for _, t := range from.CustomTools {
+			if exists(t.ToolName()) {
+				custom = append(custom, toolserver.Tool{
+					Name: t.Name, Description: t.Description, InputSchema: t.InputSchema, Timeout: t.Timeout,
+					Argv: func(input json.RawMessage) ([]string, error) { return t.Argv(input, skillDir) },
+				})
+			}
 		}
 	}
 	if len(custom) > 0 {

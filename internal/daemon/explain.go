@@ -18,6 +18,7 @@ type Explanation struct {
 	Options api.TaskOptions    // of it
 	Policy  *permission.Policy // nil if no role bounds it
 	Told    agentfile.Rendered // what the agent is told
+	Memory  string             // the folder of its memory, which need not be there yet; empty means none
 	Refused error              // why it would not be run; nil if it would
 }
 
@@ -48,9 +49,14 @@ func (o Options) Explain(d agentfile.Definition, t nestor.Task) (Explanation, er
 	if e.Policy, err = p.bounds(e.Task, options, dir); err != nil {
 		return e, err
 	}
-	w := &worker{project: o.Dir}
+	w := &worker{project: o.Dir, user: o.Agents.User}
+	memory := ""
+	if root, name := d.MemoryPlace(o.Dir, o.Agents.User); root != "" { // it need not be there
+		e.Memory = filepath.Join(root, name)
+		memory = d.MemoryPrompt(e.Memory)
+	}
 	e.Told = d.Render(context.Background(), agentfile.Facts{
-		Input: t.Input, Inputs: options.Inputs, Dir: dir, FocusFile: options.FocusFile, SkillDir: w.skillDir(d, runner.Run{}), Now: time.Now(),
+		Input: t.Input, Inputs: options.Inputs, Dir: dir, FocusFile: options.FocusFile, SkillDir: w.skillDir(d, runner.Run{}), Carried: w.carriedDirs(d, runner.Run{}), Memory: memory, Now: time.Now(),
 		Git: agentfile.Git{Branch: "(branch)", Commit: "(commit)", Root: "(root)"},
 		Run: func(_ context.Context, c agentfile.ShellCommand) (string, error) {
 			return "[what `" + c.Line + "` says]", nil

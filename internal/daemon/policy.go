@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"github.com/dfaf701a/nestor/agent/anthropic"
 	"github.com/dfaf701a/nestor/agent/claudecode"
 	"github.com/dfaf701a/nestor/api"
-	"github.com/dfaf701a/nestor/claude"
 	"github.com/dfaf701a/nestor/internal/permission"
 	"github.com/dfaf701a/nestor/internal/runner"
 	"github.com/dfaf701a/nestor/internal/sandbox"
@@ -86,8 +84,8 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 		return r, err
 	}
 	r.BaseEnv = granted(os.Environ(), grants(role, provider, p.pass))
-	if role == nil && len(place.Write) > 0 {
-		r.Ask.CanUseTool = allowFiles(place.Write)
+	if role == nil && len(place.Write)+len(place.Read)+len(place.Folders) > 0 {
+		r.Ask.CanUseTool = allowFiles(place, nil)
 	}
 	if role != nil {
 		r.Read = elsewhere(role.Read, dir)
@@ -101,6 +99,9 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 			}
 			return verdict(role.Decide(permission.Call{Tool: tool, Input: input, Dir: dir}))
 		}
+		if len(place.Folders) > 0 {
+			r.Ask.CanUseTool = allowFiles(runner.Place{Folders: place.Folders}, r.Decide)
+		}
 	}
 	level, err := p.levelOf(o)
 	if err != nil {
@@ -113,6 +114,7 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 			return r, err
 		}
 		grant(&profile, place, role)
+		profile.Read, profile.Write = append(profile.Read, place.Read...), append(profile.Write, place.Folders...)
 		if run.Folder != "" {
 			profile.Read = append(profile.Read, run.Folder)
 		}
@@ -125,6 +127,9 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 				return r, err
 			}
 		}
+	}
+	if role != nil {
+		equip(role, place)
 	}
 	if profile.Limits = p.limitsOf(o); profile.Limits != (sandbox.Limits{}) {
 		if err := os.MkdirAll(filepath.Join(p.home, "tmp"), 0o700); err != nil {
@@ -199,22 +204,6 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 		own.Tools = permission.MeetTools(own.Tools, toolNames(o.Tools))
 	}
 	return meetRoles(own, o, place, p.roles)
-}
-
-// allowFiles allows edits of these files, which are not where the run works.
-func allowFiles(files []string) func(context.Context, *claude.PermissionRequest) (claude.Decision, error) {
-	return func(_ context.Context, q *claude.PermissionRequest) (claude.Decision, error) {
-		var in struct {
-			Path string `json:"file_path"`
-		}
-		switch q.Tool {
-		case "Read", "Write", "Edit", "MultiEdit":
-			if json.Unmarshal(q.Input, &in) == nil && slices.Contains(files, filepath.Clean(in.Path)) {
-				return claude.Allow{}, nil
-			}
-		}
-		return claude.Deny{Message: "nobody is there to be asked"}, nil
-	}
 }
 
 // grant gives a sandbox what a run uses outside of its folder.

@@ -110,7 +110,11 @@ func (o WorkOptions) open(log *eventlog.Log) (*worker, error) {
 	}
 	w := o.Worker
 	w.Dir, w.copies = o.Dir, c
-	return w.open(o.Home, "", log)
+	opened, err := w.open(o.Home, "", log)
+	if home, homeErr := os.UserHomeDir(); err == nil && homeErr == nil {
+		opened.user = filepath.Join(home, ".claude")
+	}
+	return opened, err
 }
 
 // dialAgain is how long it takes until a broker that does not answer is asked

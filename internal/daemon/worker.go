@@ -70,6 +70,7 @@ type worker struct {
 	socket    string
 	dir       string
 	project   string  // whose definitions runs have
+	user      string  // the user's folder of agents; empty means none. It is set before runs are executed
 	copies    *copies // nil in the daemon
 	spaces    *spaces // of the project
 	policy    *policy
@@ -134,7 +135,7 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 	}
 	rules.outlets.record = w.record
 	w.runner = runner.New(runner.Options{
-		Providers: providers, Provider: o.Provider, Workspace: place, Policy: rules, Brief: w.brief,
+		Providers: providers, Provider: o.Provider, Workspace: equipped{place, w}, Policy: rules, Brief: w.brief,
 		Settings: o.Settings, Log: o.Log,
 	})
 	return w, nil
@@ -239,6 +240,7 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 	flushing, stop := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer stop()
 	w.keep(flushing, run, &result)
+	w.keepForResume(flushing, run, options, &result)
 	if err := h.tell(flushing, result); err != nil && ctx.Err() == nil {
 		return failed(fmt.Errorf("writing the log of the run: %w", err))
 	}

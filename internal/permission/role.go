@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/dfaf701a/nestor/internal/spelling"
 )
 
 // RoleSpec is a line of the table of roles, as a config has it. An empty cell
@@ -345,31 +347,10 @@ func checkRoleName(name string) error {
 // didYouMean ends an error about a name that is none of names.
 func didYouMean(name string, names []string) string {
 	if len(name) <= 64 {
-		near := slices.MinFunc(names, func(a, b string) int { return distance(name, a) - distance(name, b) })
-		if distance(name, near) <= 1+len(near)/4 {
+		near := slices.MinFunc(names, func(a, b string) int { return spelling.Distance(name, a) - spelling.Distance(name, b) })
+		if spelling.Distance(name, near) <= 1+len(near)/4 {
 			return fmt.Sprintf("; did you mean %q?", near)
 		}
 	}
 	return "; there are " + strings.Join(names, ", ")
-}
-
-// distance is how many letters must change to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := before
-			if a[i] != b[j] {
-				change++
-			}
-			before = row[j+1]
-			row[j+1] = min(change, row[j]+1, before+1)
-		}
-	}
-	return row[len(b)]
 }

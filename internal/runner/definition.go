@@ -21,15 +21,16 @@ type Brief struct {
 	Approved     []string                   // tools that need no question, though the rights do not name them
 	// Denied tells which calls of tools the agent may not make; nil means none.
 	Denied   func(tool string, input json.RawMessage) bool
+	Hooks    []Hook         // what is run when something happens
 	Metadata map[string]any // of the result
 }
 
 // brief makes of c the config of the agent that the definition describes.
-func (r *Runner) brief(ctx context.Context, run Run, dir string, rights Rights, c *agent.Config, talk *conversation) error {
+func (r *Runner) brief(ctx context.Context, run Run, place Place, rights Rights, c *agent.Config, talk *conversation) error {
 	if r.opts.Brief == nil {
 		return nil
 	}
-	b, err := r.opts.Brief(ctx, run, dir, rights)
+	b, err := r.opts.Brief(ctx, run, place, rights)
 	if err != nil {
 		return err
 	}
@@ -49,7 +50,19 @@ func (r *Runner) brief(ctx context.Context, run Run, dir string, rights Rights, 
 		c.Hooks.PreToolUse = append(slices.Clip(c.Hooks.PreToolUse), denying(run.Task.Agent, b.Denied))
 	}
 	talk.wanted = c.AllowedTools
-	return nil
+	return r.addHooks(ctx, talk, b.Hooks, func(tool string, input json.RawMessage) Verdict {
+		switch {
+		case b.Denied != nil && b.Denied(tool, input):
+			return Verdict{Reason: deniedBy(run.Task.Agent, tool), Rule: "definition"}
+		case rights.Decide != nil:
+			return rights.Decide(tool, input)
+		}
+		return Verdict{Allowed: true}
+	}, &c.Hooks)
+}
+
+func deniedBy(agent, tool string) string {
+	return fmt.Sprintf("the definition of the agent %s denies it %s", agent, tool)
 }
 
 // approving approves tools, and leaves the others to ask, or denies them.
@@ -69,7 +82,7 @@ func approving(tools []string, ask func(context.Context, *claude.PermissionReque
 func denying(name string, denied func(string, json.RawMessage) bool) claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput] {
 	return claude.GateEveryCall(func(_ context.Context, in *claude.PreToolUseInput) (claude.Decision, error) {
 		if denied(in.Tool, in.ToolInput) {
-			return claude.Deny{Message: fmt.Sprintf("the definition of the agent %s denies it %s", name, in.Tool)}, nil
+			return claude.Deny{Message: deniedBy(name, in.Tool)}, nil
 		}
 		return claude.Elsewhere{}, nil
 	})

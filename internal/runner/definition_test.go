@@ -33,7 +33,7 @@ func TestBriefMakesTheAgent(t *testing.T) {
 	var seen runner.Rights
 	r := runner.New(runner.Options{
 		Providers: providers, Provider: scripted.Type, Policy: fixed{runner.Rights{Tools: []string{"Read"}, Env: []string{"A=b"}}},
-		Brief: func(_ context.Context, run runner.Run, dir string, rights runner.Rights) (runner.Brief, error) {
+		Brief: func(_ context.Context, run runner.Run, _ runner.Place, rights runner.Rights) (runner.Brief, error) {
 			if run.Task.Input == "fail" {
 				return runner.Brief{}, &nestor.Failure{Kind: nestor.Refused, Message: "no such definition"}
 			}
@@ -90,7 +90,7 @@ func TestMissingToolsAreTold(t *testing.T) {
 	r := runner.New(runner.Options{
 		Providers: providers, Provider: scripted.Type,
 		Policy: fixed{runner.Rights{Tools: []string{"Read", "Agent", "Bash(git *)", "Bash(go *)", "mcp__s", "mcp__s__*", "mcp__other__x"}}},
-		Brief: func(context.Context, runner.Run, string, runner.Rights) (runner.Brief, error) {
+		Brief: func(context.Context, runner.Run, runner.Place, runner.Rights) (runner.Brief, error) {
 			return runner.Brief{}, nil
 		},
 	})

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"strings"
 
 	"github.com/dfaf701a/nestor"
 )
@@ -20,6 +21,8 @@ type Place struct {
 	Env     []string // K=V, for what the agent starts
 	Context string   // what the agent is told besides its input; empty means nothing
 	Write   []string // files elsewhere that it may change, such as the state of its swarm
+	Read    []string // folders elsewhere that it may read, whatever its role says
+	Folders []string // folders that it may read and change, likewise, such as its memory
 	// Repository is what git uses that is not in Dir; zero if there is none.
 	Repository Repository
 	// Watch looks at the folder, and returns what sees all changes from then on, by
@@ -28,6 +31,23 @@ type Place struct {
 	// Close is called once, when nothing of the run uses the place any more, with
 	// what came of it, and may add to that; nil means that nobody wants to know.
 	Close func(*nestor.Result) error
+}
+
+// rules are those about tools that let an agent use what it was given besides its
+// folder. A folder that cannot be written in a rule has none: whoever is asked
+// allows it.
+func (p Place) rules() (list []string) {
+	add := func(tool string, dirs ...string) {
+		for _, dir := range dirs {
+			if !strings.ContainsAny(dir, "*?[]{}(),!\\") {
+				list = append(list, tool+"(/"+dir+"/**)")
+			}
+		}
+	}
+	add("Read", p.Read...)
+	add("Read", p.Folders...)
+	add("Edit", p.Folders...)
+	return list
 }
 
 // Watcher sees what is changed in a folder.

@@ -120,9 +120,9 @@ type Options struct {
 	Workspace Workspace // nil means Dir("")
 	Settings  []string  // sources of the provider's settings: user, project, local; nil means none
 	Policy    Policy    // nil means that all tools exist and none is approved
-	// Brief returns what the definition of its agent makes of a run that works in
-	// dir with these rights; nil means that there are no definitions.
-	Brief func(ctx context.Context, run Run, dir string, rights Rights) (Brief, error)
+	// Brief returns what the definition of its agent makes of a run that works there
+	// with these rights; nil means that there are no definitions.
+	Brief func(ctx context.Context, run Run, place Place, rights Rights) (Brief, error)
 	// Grace is how long an agent that was told to stop may take until it is
 	// given up; zero means 10 s.
 	Grace time.Duration
@@ -351,10 +351,10 @@ func firstAllowed(first, then canUse) canUse {
 func (r *Runner) config(ctx context.Context, run Run, provider string, place Place, alive func(), talk *conversation) (agent.Config, error) {
 	t := run.Task
 	c := agent.Config{
-		Name: t.Agent, Provider: provider, Model: t.Model, Dir: place.Dir, Files: place.Write, Schema: t.Schema, Env: slices.Concat(run.Env, place.Env), Own: run.Own, Resume: run.Session,
+		Name: t.Agent, Provider: provider, Model: t.Model, Dir: place.Dir, Files: place.Write, Dirs: place.Folders, Schema: t.Schema, Env: slices.Concat(run.Env, place.Env), Own: run.Own, Resume: run.Session,
 		Limits:  agent.Limits{MaxTurns: t.Limits.Turns, MaxBudgetUSD: t.Limits.BudgetUSD},
 		OnFrame: alive, SettingSources: r.opts.Settings,
-		MCPServers: run.Servers, Approved: run.Approved, DeniedTools: run.Denied,
+		MCPServers: run.Servers, Approved: slices.Concat(run.Approved, place.rules()), DeniedTools: run.Denied,
 		// Texts come also as they are written, and letters find the agent as it was.
 		Credentials: map[string]string{"partial": "true", "mode": "client"},
 	}
@@ -367,7 +367,7 @@ func (r *Runner) config(ctx context.Context, run Run, provider string, place Pla
 		if rights, err = r.opts.Policy.Rights(run, place); err != nil {
 			return c, &nestor.Failure{Kind: nestor.Refused, Message: err.Error()}
 		}
-		c.AllowedTools, c.PermissionMode, c.ReadDirs = rights.Tools, rights.Mode, rights.Read
+		c.AllowedTools, c.PermissionMode, c.ReadDirs = rights.Tools, rights.Mode, slices.Concat(rights.Read, place.Read)
 		c.CanUseTool, c.Hooks, c.Wrap = rights.Ask.CanUseTool, rights.Ask.Hooks, rights.Wrap
 		c.Dial = rights.Dial
 		c.Env, c.BaseEnv = append(slices.Clip(c.Env), rights.Env...), rights.BaseEnv
@@ -382,6 +382,6 @@ func (r *Runner) config(ctx context.Context, run Run, provider string, place Pla
 	if place.Watch != nil {
 		c.Hooks.PreToolUse = append(slices.Clip(c.Hooks.PreToolUse), talk.writes.hook())
 	}
-	err := r.brief(ctx, run, place.Dir, rights, &c, talk)
+	err := r.brief(ctx, run, place, rights, &c, talk)
 	return c, err
 }

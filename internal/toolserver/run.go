@@ -34,14 +34,36 @@ const (
 // longer than the timeout, the error says so, and what it said is returned too;
 // zero means a minute. When ctx ends, the command and its group are killed.
 func Run(ctx context.Context, argv []string, stdin []byte, timeout time.Duration, o Options) (string, error) {
+	out := newEnds(o)
+	err := run(ctx, argv, stdin, timeout, o, out, out)
+	return out.String(), err
+}
+
+// Ended is how a command ended.
+type Ended struct {
+	Code           int // -1 if a signal ended it
+	Stdout, Stderr string
+}
+
+// Exec is Run for a command whose exit code says something: it is no error, and
+// standard output and error are apart.
+func Exec(ctx context.Context, argv []string, stdin []byte, timeout time.Duration, o Options) (Ended, error) {
+	out, errs := newEnds(o), newEnds(o)
+	err := run(ctx, argv, stdin, timeout, o, out, errs)
+	e := Ended{Stdout: out.String(), Stderr: errs.String()}
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		e.Code, err = exit.ExitCode(), nil
+	}
+	return e, err
+}
+
+// run runs a command, with its output to where it is said.
+func run(ctx context.Context, argv []string, stdin []byte, timeout time.Duration, o Options, stdout, stderr *ends) error {
 	if len(argv) == 0 || argv[0] == "" {
-		return "", errors.New("there is no command to run")
+		return errors.New("there is no command to run")
 	}
 	if timeout == 0 {
 		timeout = defaultTimeout
-	}
-	if o.Most == 0 {
-		o.Most = defaultMost
 	}
 	name := argv[0]
 	late := fmt.Errorf("%s took longer than %v, and was ended", name, timeout)
@@ -50,14 +72,13 @@ func Run(ctx context.Context, argv []string, stdin []byte, timeout time.Duration
 	if o.Wrap != nil {
 		// What is not there is told here: the one who wraps it would not know the name.
 		if _, err := exec.LookPath(absolute(argv[0], o.Dir)); err != nil && errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("starting %s: %w", name, err)
+			return fmt.Errorf("starting %s: %w", name, err)
 		}
 		argv = o.Wrap(slices.Clone(argv))
 	}
-	out := &ends{most: o.Most}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = o.Dir, append(Environ(), o.Env...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), out, out
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), stdout, stderr
 	cmd.WaitDelay = grace
 	ownGroup(cmd)
 	cmd.Cancel = func() error { return killGroup(cmd.Process) }
@@ -67,13 +88,13 @@ func Run(ctx context.Context, argv []string, stdin []byte, timeout time.Duration
 	}
 	switch {
 	case ctx.Err() != nil:
-		return out.String(), context.Cause(ctx)
+		return context.Cause(ctx)
 	case errors.Is(err, exec.ErrWaitDelay):
-		err = nil // it has ended, and left something that held its output
+		return nil // it has ended, and left something that held its output
 	case err != nil:
-		err = fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	return out.String(), err
+	return nil
 }
 
 // absolute makes a path that is relative to dir one that is found from here.
@@ -92,6 +113,13 @@ func Environ() []string {
 		name, _, _ := strings.Cut(strings.ToUpper(kv), "=")
 		return name == "AI_AGENT" || strings.HasPrefix(name, "ANTHROPIC_") || strings.HasPrefix(name, "CLAUDE") || strings.HasPrefix(name, "NESTOR_")
 	})
+}
+
+func newEnds(o Options) *ends {
+	if o.Most == 0 {
+		o.Most = defaultMost
+	}
+	return &ends{most: o.Most}
 }
 
 // ends keeps the beginning and the end of what is written to it.

@@ -167,3 +167,27 @@ func TestBadToolsAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// An exit code is what a command says, and no error; that it is late is one.
+func TestExecTellsHowACommandEnded(t *testing.T) {
+	for _, test := range []struct {
+		line string
+		want toolserver.Ended
+	}{
+		{"echo out; echo err >&2", toolserver.Ended{Stdout: "out\n", Stderr: "err\n"}},
+		{"cat; exit 2", toolserver.Ended{Code: 2, Stdout: "input"}},
+		{"kill -9 $$", toolserver.Ended{Code: -1}},
+	} {
+		got, err := toolserver.Exec(t.Context(), sh(test.line), []byte("input"), 0, toolserver.Options{})
+		if err != nil || got != test.want {
+			t.Errorf("%s: got %+v, %v, want %+v", test.line, got, err, test.want)
+		}
+	}
+	got, err := toolserver.Exec(t.Context(), sh("echo so far; sleep 600"), nil, 50*time.Millisecond, toolserver.Options{})
+	if err == nil || !strings.Contains(err.Error(), "sh took longer than 50ms") || got.Code != 0 {
+		t.Errorf("one that is late: %+v, %v", got, err)
+	}
+	if _, err := toolserver.Exec(t.Context(), []string{"no-such-program"}, nil, 0, toolserver.Options{}); err == nil {
+		t.Error("one that is not there ended well")
+	}
+}
