@@ -63,6 +63,7 @@ func takeOver(t *nestor.Task, o *api.TaskOptions, old resumable, given func(stri
 		"permission_mode":  func() { o.PermissionMode = old.Options.PermissionMode },
 		"role":             func() { o.Role = old.Options.Role },
 		"sandbox":          func() { o.Sandbox = old.Options.Sandbox },
+		"sandbox_hosts":    func() { o.Hosts = old.Options.Hosts },
 		"delegation":       func() { o.Delegation = old.Options.Delegation },
 		"workspace.kind":   func() { o.Workspace.Kind = old.Options.Workspace.Kind },
 		"workspace.end":    func() { o.Workspace.End = old.Options.Workspace.End },
@@ -123,7 +124,7 @@ func (b *backend) earlier(ctx context.Context, id nestor.ID) (r resumable, err e
 // keepForResume keeps what is needed to go on with a run, if it is more than anybody
 // has, and refers to it in the metadata of its result.
 func (w *worker) keepForResume(ctx context.Context, run plan.Run, o api.TaskOptions, result *nestor.Result) {
-	open := o.Sandbox == "" || o.Sandbox == "off"
+	open := (o.Sandbox == "" || o.Sandbox == "off") && o.Hosts == nil
 	if result.Session == "" || o.Agent == nil && o.Role == "" && o.Tools == nil && o.Above == nil && open {
 		return
 	}

@@ -7,6 +7,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,8 +75,8 @@ type Proxy struct {
 
 // New returns a proxy. It fails if the options name what is no host.
 func New(o Options) (*Proxy, error) {
-	o.Most, o.Once = or(o.Most, 10_000), or(o.Once, 64)
-	o.Begin, o.Idle = or(o.Begin, 30*time.Second), or(o.Idle, 10*time.Minute)
+	o.Most, o.Once = cmp.Or(o.Most, 10_000), cmp.Or(o.Once, 64)
+	o.Begin, o.Idle = cmp.Or(o.Begin, 30*time.Second), cmp.Or(o.Idle, 10*time.Minute)
 	if o.Report == nil {
 		o.Report = func(Connection) {}
 	}
@@ -101,14 +102,6 @@ func New(o Options) (*Proxy, error) {
 		}
 	}
 	return p, nil
-}
-
-func or[T comparable](value, otherwise T) T {
-	var zero T
-	if value == zero {
-		return otherwise
-	}
-	return value
 }
 
 // refusal is why an endpoint may not be reached.

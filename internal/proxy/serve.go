@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -192,7 +193,7 @@ func target(req *http.Request) (permission.Endpoint, error) {
 	case u.User != nil:
 		return permission.Endpoint{}, fmt.Errorf("%q holds a name or password of a user", clip(u.Redacted()))
 	}
-	return permission.ParseEndpoint(u.Hostname(), or(u.Port(), "80"))
+	return permission.ParseEndpoint(u.Hostname(), cmp.Or(u.Port(), "80"))
 }
 
 // tunnel copies both ways until both sides are done, or one fails.
