@@ -190,3 +190,21 @@ func TestDefinitionReachesWorkersElsewhere(t *testing.T) {
 	w.stop(t)
 	d.stop(t)
 }
+
+// What a definition brings is there for a worker elsewhere, in its copy of the
+// project.
+func TestDefinitionIsEquippedElsewhere(t *testing.T) {
+	d := project(t)
+	writeAgent(t, d.Dir, ".claude/agents/far.md", "---\ndescription: d\nmemory: project\nskills: [s]\n---\nText.\n")
+	writeAgent(t, d.Dir, ".claude/skills/s/SKILL.md", "---\ndescription: d\n---\nMind.\n")
+	m := d.worker(t, "a")
+	m.Script = ""
+	w := m.start(t)
+	client := d.client(t)
+	run := wait(t, client, submit(t, client, nestor.Task{Agent: "far", Input: "x"}))
+	if run.State != nestor.Success || run.Result.Output != "you said: x" {
+		t.Errorf("it is %s, %v: %+v", run.State, run.Error, run.Result)
+	}
+	w.stop(t)
+	d.stop(t)
+}
