@@ -79,6 +79,9 @@ func (b *bytesReader) event() nestor.Event {
 	case 19:
 		return &nestor.ErrorEvent{Header: h, Message: b.text()}
 	case 20:
+		if b.byte()%2 == 0 {
+			return &nestor.NetworkDial{Header: h, Host: b.text(), Port: 1, Rule: b.text(), Reason: b.text()}
+		}
 		return &nestor.Letter{Header: h, From: b.text(), To: b.text(), Content: b.text()}
 	}
 	return &nestor.ExecutionComplete{Header: h, Status: states[int(b.byte())%len(states)], ResultSummary: b.text(), Error: &nestor.Failure{Message: b.text()}}

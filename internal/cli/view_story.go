@@ -135,6 +135,10 @@ func (s *story) tell(e nestor.Event) []thing {
 		add(thing{mark: span{magenta, "!"}, text: text, look: magenta})
 	case *nestor.Letter:
 		add(thing{mark: span{cyan, "→"}, title: oneLine(e.From) + " to " + oneLine(e.To), text: oneLine(e.Content)})
+	case *nestor.NetworkDial:
+		if s.verbose {
+			add(thing{mark: span{dim, "·"}, text: oneLine(connectionText(e)), look: dim})
+		}
 	case *nestor.WorkspaceWrite:
 		if s.verbose {
 			add(thing{mark: span{dim, "·"}, text: oneLine(e.Action) + " " + oneLine(e.Path), look: dim})

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	maxHeader = 64 << 10 // bytes of a request before its body
-	maxAnswer = 1 << 20  // likewise of a response
-	maxDrain  = 1 << 20  // of a request that is refused, so that it is heard why
+	maxHeader = 64 << 10  // bytes of a request before its body
+	maxAnswer = 256 << 10 // likewise of a response
+	maxDrain  = 1 << 20   // of a request that is refused, so that it is heard why
 	drainFor  = time.Second
 )
 

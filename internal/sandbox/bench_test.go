@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/dfaf701a/nestor/internal/proxy"
 )
 
 // BenchmarkTrue measures what the sandbox adds to the shortest command. What
@@ -39,9 +41,17 @@ func BenchmarkTrue(b *testing.B) {
 		b.ReportMetric(float64(used.Microseconds())/1000/float64(b.N), "cpu-ms/op")
 	}
 	b.Run("bare", func(b *testing.B) { run(b, []string{"true"}) })
-	for _, p := range levels {
-		b.Run(string(p.Level), func(b *testing.B) {
+	for _, p := range append(slices.Clone(levels), Profile{Level: Strict, Network: Hosts}) {
+		name := string(p.Level)
+		if p.Network == Hosts {
+			name += " hosts"
+		}
+		b.Run(name, func(b *testing.B) {
 			p.Write = []string{b.TempDir()}
+			if p.Network == Hosts {
+				needsOutlet(b)
+				p.Outlet, _ = outlet(b, proxy.Options{})
+			}
 			w, err := Wrap(p)
 			if err != nil {
 				b.Skip(err)

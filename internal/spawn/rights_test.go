@@ -3,6 +3,7 @@ package spawn_test
 import (
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/internal/permission"
 	"github.com/dfaf701a/nestor/internal/spawn"
 )
 
@@ -72,12 +74,20 @@ func TestChildGetsNothingMore(t *testing.T) {
 	}
 	for _, s := range []api.Spawn{
 		{Dir: "/etc"}, {Dir: ".."}, {Dir: "/p/work2"}, {Dir: "a/../../b"}, {Env: []string{"ANTHROPIC_BASE_URL=http://evil"}},
-		{PermissionMode: "god"}, {Sandbox: "none"},
+		{PermissionMode: "god"}, {Sandbox: "none"}, {Hosts: []string{"http://a.org"}}, {Hosts: []string{"*"}},
 	} {
 		if _, err := spawn.Narrow(parent, api.TaskOptions{}, s); !isProblem(err) {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}
+}
+
+// reaches tells whether a list of hosts lets a place be reached.
+func reaches(list []string, place permission.Endpoint) bool {
+	return list == nil || slices.ContainsFunc(list, func(text string) bool {
+		h, err := permission.ParseHost(text)
+		return err == nil && h.Holds(place)
+	})
 }
 
 func isProblem(err error) bool {
@@ -90,6 +100,8 @@ func TestRightsOnlyNarrow(t *testing.T) {
 	modes := []string{"plan", "dontAsk", "default", "acceptEdits", "auto", "bypassPermissions"}
 	levels := []string{"strict", "files", "off"}
 	tools := rapid.SliceOfN(rapid.SampledFrom([]string{"Read", "Bash", "Bash(git *)", "Bash(ls)", "Write", "mcp__a__b"}), 0, 4)
+	hosts := rapid.SliceOfN(rapid.SampledFrom([]string{"a.org", "*.a.org", "b.a.org:443", "*.b.a.org:8443", "c.net", "10.0.0.1"}), 0, 3)
+	places := []permission.Endpoint{{Name: "a.org", Port: 80}, {Name: "b.a.org", Port: 443}, {Name: "x.b.a.org", Port: 8443}, {Name: "c.net", Port: 443}, {Name: "d.net", Port: 443}, {Addr: netip.MustParseAddr("10.0.0.1"), Port: 80}}
 	rapid.Check(t, func(t *rapid.T) {
 		maybe := func(list []string, label string) []string {
 			if rapid.Bool().Draw(t, label+"?") {
@@ -97,7 +109,7 @@ func TestRightsOnlyNarrow(t *testing.T) {
 			}
 			return append([]string{}, list...)
 		}
-		first := api.TaskOptions{Tools: maybe(tools.Draw(t, "tools"), "tools"), PermissionMode: rapid.SampledFrom(modes).Draw(t, "mode"), Sandbox: rapid.SampledFrom(levels).Draw(t, "level")}
+		first := api.TaskOptions{Tools: maybe(tools.Draw(t, "tools"), "tools"), PermissionMode: rapid.SampledFrom(modes).Draw(t, "mode"), Sandbox: rapid.SampledFrom(levels).Draw(t, "level"), Hosts: maybe(hosts.Draw(t, "hosts"), "hosts")}
 		data, err := json.Marshal(first)
 		if err != nil {
 			t.Fatal(err)
@@ -109,7 +121,7 @@ func TestRightsOnlyNarrow(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := api.Spawn{
-				Task: "x", Tools: maybe(tools.Draw(t, "asked"), "asked"),
+				Task: "x", Tools: maybe(tools.Draw(t, "asked"), "asked"), Hosts: maybe(hosts.Draw(t, "asked hosts"), "asked hosts"),
 				PermissionMode: rapid.SampledFrom(append(modes, "")).Draw(t, "mode"), Sandbox: rapid.SampledFrom(append(levels, "")).Draw(t, "level"),
 			}
 			if task, err = spawn.Narrow(task, api.TaskOptions{}, s); err != nil {
@@ -121,6 +133,11 @@ func TestRightsOnlyNarrow(t *testing.T) {
 			}
 			if slices.Index(modes, after.PermissionMode) > slices.Index(modes, before.PermissionMode) || slices.Index(levels, after.Sandbox) > slices.Index(levels, before.Sandbox) {
 				t.Fatalf("%+v became %+v", before, after)
+			}
+			for _, place := range places {
+				if reaches(after.Hosts, place) != (reaches(before.Hosts, place) && reaches(s.Hosts, place)) || after.Hosts != nil && after.Sandbox != "strict" {
+					t.Fatalf("%v: %q and %q became %q at %s", place, before.Hosts, s.Hosts, after.Hosts, after.Sandbox)
+				}
 			}
 			for _, list := range [][]string{before.Tools, s.Tools} {
 				if list == nil {
