@@ -251,7 +251,7 @@ turns:
 func TestRepeatedSpawnTakesWhatIsThere(t *testing.T) {
 	s := settings{Dir: place(t), Provider: "scripted", Slots: 2, Script: `
 turns:
-  - when: "^child$"
+  - when: "child$"
     say: [{text: the child's own, after: 200ms}]
   - when: go on
     say: [{call: {name: mcp__nestor__spawn, input: {task: child}}}, {call: {name: mcp__nestor__spawn, input: {task: child}}}, {text: "${result}"}]
