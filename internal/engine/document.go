@@ -83,6 +83,18 @@ func (e *Engine) forget(id nestor.ID) {
 
 // load reads the document of a run; an empty one if there is none.
 func (e *Engine) load(ctx context.Context, id nestor.ID) (*entry, error) {
+	kv, err := e.fetch(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if kv == nil {
+		return &entry{}, nil
+	}
+	return decode(id, kv)
+}
+
+// fetch asks the bucket for the document of a run; nil if there is none.
+func (e *Engine) fetch(ctx context.Context, id nestor.ID) (jetstream.KeyValueEntry, error) {
 	if _, err := nestor.ParseID(string(id)); err != nil {
 		return nil, err
 	}
@@ -92,16 +104,44 @@ func (e *Engine) load(ctx context.Context, id nestor.ID) (*entry, error) {
 		kv, err = e.get(ctx, docName(id))
 	}
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return &entry{}, nil
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading run %s: %w", id, e.b.Explain(err))
 	}
+	return kv, nil
+}
+
+func decode(id nestor.ID, kv jetstream.KeyValueEntry) (*entry, error) {
 	en := &entry{revision: kv.Revision()}
 	if err := json.Unmarshal(kv.Value(), &en.doc); err != nil {
 		return nil, fmt.Errorf("reading run %s: %w", id, err)
 	}
 	return en, nil
+}
+
+// read returns a run as it stands, to look at and not to change. What this process
+// wrote last it need not ask for if no other process writes, and otherwise need not
+// decode again: a thousand runs that wait look at each other all the time.
+func (e *Engine) read(ctx context.Context, id nestor.ID) (plan.Run, error) {
+	known := e.recall(id)
+	if known != nil && e.opts.Sole {
+		return known.doc.Run, nil
+	}
+	kv, err := e.fetch(ctx, id)
+	switch {
+	case err != nil:
+		return plan.Run{}, err
+	case kv == nil:
+		return plan.Run{}, nil
+	case known != nil && known.revision == kv.Revision():
+		return known.doc.Run, nil
+	}
+	en, err := decode(id, kv)
+	if err != nil {
+		return plan.Run{}, err
+	}
+	return en.doc.Run, nil
 }
 
 // errUnconfirmed says that what refused an input may have been outdated.
@@ -297,6 +337,7 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, in plan.In
 		return nil, fmt.Errorf("run %s: its document would have %d bytes; %d are possible", id, len(data), broker.MaxDocument)
 	}
 	if next.revision, err = e.write(ctx, docName(id), data, en.revision); err != nil {
+		e.forget(id) // it may be written all the same
 		return nil, err
 	}
 	e.remember(id, next)

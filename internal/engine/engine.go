@@ -232,17 +232,18 @@ func keyName(key string) string {
 	return "key." + hex.EncodeToString(sum[:])
 }
 
-// Get returns the run as it stands. It fails with nestor.ErrRunNotFound if it is
+// Get returns the run as it stands, which is not to be changed: others may hold it
+// too. It fails with nestor.ErrRunNotFound if it is
 // not in the broker, or not any more.
 func (e *Engine) Get(ctx context.Context, id nestor.ID) (plan.Run, error) {
-	entry, err := e.load(ctx, id)
+	run, err := e.read(ctx, id)
+	if err == nil && run.State == "" {
+		err = fmt.Errorf("run %s: %w", id, nestor.ErrRunNotFound)
+	}
 	if err != nil {
 		return plan.Run{}, err
 	}
-	if entry.doc.Run.State == "" {
-		return plan.Run{}, fmt.Errorf("run %s: %w", id, nestor.ErrRunNotFound)
-	}
-	return entry.doc.Run, nil
+	return run, nil
 }
 
 // Wait waits until the run has ended and returns it. If ctx ends first it returns

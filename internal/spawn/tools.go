@@ -91,12 +91,16 @@ type askInput struct {
 	Default  string   `json:"default,omitempty" jsonschema:"the answer that counts when none comes in time"`
 }
 
+// schemas are those of the inputs above. They follow from the types alone; made for
+// each server they would be most of what a run that waits holds.
+var schemas = mcp.NewSchemaCache()
+
 // NewServer returns an MCP server with the tools of an agent; with delegates also
 // with those that start others and wait for them. It may serve any number of
 // sessions.
 func NewServer(v Verbs, delegates bool) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: ServerName, Title: "Nestor", Version: "1"}, &mcp.ServerOptions{
-		Instructions: "Start other agents, wait for them, write to them, ask the person at the root.",
+		Instructions: "Start other agents, wait for them, write to them, ask the person at the root.", SchemaCache: schemas,
 	})
 	// A client runs calls that only read side by side. To spawn is one: what the
 	// child may change is decided by its own rights, call by call.
