@@ -50,6 +50,9 @@ type Options struct {
 	// Sole says that no other process works on this broker, now or since this
 	// one has begun: what was interrupted goes on at once, not a lease later.
 	Sole bool
+	// Alone says that nobody but this engine writes to the broker, nor ever has since
+	// it began: what it wrote last is what is there, and is not asked for.
+	Alone bool
 	// Ended tells how a run ended that is not in the broker any more; nil means
 	// that nobody knows.
 	Ended func(ctx context.Context, id nestor.ID) (nestor.State, bool)
@@ -74,10 +77,11 @@ type Engine struct {
 	hash  maphash.Seed
 	turns [256]chan struct{} // each holds a token while a run of its share is being decided about
 
-	mu      sync.Mutex           // guards what follows
-	known   map[nestor.ID]*entry // documents that this process wrote, of runs that have not ended
-	sending int                  // documents whose commands are being carried out
-	quiet   sync.Cond            // sending is zero
+	mu      sync.Mutex            // guards what follows
+	known   map[nestor.ID]*entry  // documents that this process wrote, of runs that have not ended
+	ends    map[nestor.ID][]*gift // ends of children that wait for the turn of their parent
+	sending int                   // documents whose commands are being carried out
+	quiet   sync.Cond             // sending is zero
 }
 
 // New returns an engine on b. It starts nothing; [Engine.Run] must run for
@@ -99,7 +103,7 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 		return nil, fmt.Errorf("opening the documents of runs: %w", b.Explain(err))
 	}
 	e := &Engine{
-		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{},
+		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{},
 		replicated: stream.CachedInfo().Config.Replicas > 1, hash: maphash.MakeSeed(),
 	}
 	e.quiet.L = &e.mu
