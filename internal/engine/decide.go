@@ -240,7 +240,9 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, ins []plan
 		if next.err != nil {
 			e.forget(id) // whoever comes next reads it, and sends them
 			e.remind(id)
+			return
 		}
+		e.over(run)
 	}()
 	return next, nil, nil
 }

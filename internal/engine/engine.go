@@ -77,6 +77,8 @@ type Engine struct {
 	hash  maphash.Seed
 	turns [256]chan struct{} // each holds a token while a run of its share is being decided about
 
+	ended chan nestor.ID // whose deadlines are to be taken back: sent by those who carry commands out, received by Run, never closed
+
 	mu      sync.Mutex            // guards what follows
 	known   map[nestor.ID]*entry  // documents that this process wrote, of runs that have not ended
 	ends    map[nestor.ID][]*gift // ends of children that wait for the turn of their parent
@@ -103,7 +105,7 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 		return nil, fmt.Errorf("opening the documents of runs: %w", b.Explain(err))
 	}
 	e := &Engine{
-		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{},
+		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver),
 		replicated: stream.CachedInfo().Config.Replicas > 1, hash: maphash.MakeSeed(),
 	}
 	e.quiet.L = &e.mu

@@ -46,6 +46,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		g.Go(func() error { return e.handle(ctx, orch, e.told) })
 	}
 	g.Go(func() error { return e.handle(ctx, timers, e.timed) })
+	g.Go(func() error { return e.takeBack(ctx) })
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return err
 	}
