@@ -114,8 +114,8 @@ func TestCancelAtTheRootEndsTheTree(t *testing.T) {
 		slots                int
 		within               time.Duration // in a soak; zero where each level has to wait for the one below it
 	}{
-		{"wide, most without a slot", "node r x", 1 + wide, wide, 1, 16, 5 * time.Second},
-		{"mixed, all at work", "node r xxx", mixed, breadth, 3, mixed, 5 * time.Second},
+		{"wide, most without a slot", "node r x", 1 + wide, wide, 1, 16, time.Minute},
+		{"mixed, all at work", "node r xxx", mixed, breadth, 3, mixed, time.Minute},
 		{"deep", "deep " + strings.Repeat("x", depth), 1 + depth, 1, depth, 8, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {

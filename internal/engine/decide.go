@@ -32,15 +32,14 @@ type gift struct {
 // there before are carried out.
 func (e *Engine) given(ctx context.Context, id nestor.ID, in plan.Input) (*entry, error) {
 	for {
-		g, err := e.put(ctx, id, in)
-		if err != nil {
+		g := &gift{in: in, done: make(chan struct{})}
+		if err := e.inTurn(ctx, id, g); err != nil {
 			return &entry{}, err
 		}
 		if g.wrote || g.en == nil {
 			return orEmpty(g.en), g.err
 		}
-		// Not in its turn: those commands may be inputs to runs that take the same.
-		err = e.flush(ctx, id, g.en)
+		err := e.flush(ctx, id, g.en)
 		if err == nil {
 			return g.en, g.err
 		}
@@ -49,13 +48,6 @@ func (e *Engine) given(ctx context.Context, id nestor.ID, in plan.Input) (*entry
 		}
 		e.forget(id) // who wrote it gave up: read it, and send them
 	}
-}
-
-// put gives an input to a run and returns when its document has it, or refuses it.
-// It waits for no commands.
-func (e *Engine) put(ctx context.Context, id nestor.ID, in plan.Input) (*gift, error) {
-	g := &gift{in: in, done: make(chan struct{})}
-	return g, e.inTurn(ctx, id, g)
 }
 
 func orEmpty(en *entry) *entry {
@@ -239,7 +231,6 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, ins []plan
 		next.err = e.follow(ctx, id, en, next)
 		if next.err != nil {
 			e.forget(id) // whoever comes next reads it, and sends them
-			e.remind(id)
 			return
 		}
 		e.over(run)

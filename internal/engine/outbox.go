@@ -11,7 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/broker"
@@ -72,9 +71,6 @@ func (e *Engine) send(ctx context.Context, id nestor.ID, run plan.Run, outbox []
 func (e *Engine) sendBatch(ctx context.Context, id nestor.ID, run plan.Run, b batch) error {
 	var events []nestor.Event
 	var acks []jetstream.PubAckFuture
-	var told errgroup.Group
-	told.SetLimit(maxTelling)
-	defer told.Wait()
 	for i, c := range b.Commands {
 		if emit, ok := c.(plan.Emit); ok {
 			events = append(events, emit.Event)
@@ -86,10 +82,6 @@ func (e *Engine) sendBatch(ctx context.Context, id nestor.ID, run plan.Run, b ba
 		}
 		if msg.Header.Get(nats.MsgIdHdr) == "" {
 			msg.Header.Set(nats.MsgIdHdr, string(id)+"."+strconv.FormatUint(b.Serial, 10)+"."+strconv.Itoa(i))
-		}
-		if tell, ok := c.(plan.Tell); ok && e.opts.Sole {
-			told.Go(func() error { return e.tell(ctx, tell, msg) })
-			continue
 		}
 		ack, err := e.js.PublishMsgAsync(msg)
 		if err != nil {
@@ -107,55 +99,7 @@ func (e *Engine) sendBatch(ctx context.Context, id nestor.ID, run plan.Run, b ba
 			return fmt.Errorf("run %s: publishing on %s: %w", id, ack.Msg().Subject, e.b.Explain(err))
 		}
 	}
-	return told.Wait()
-}
-
-// maxTelling is how many runs one batch tells something at once.
-const maxTelling = 64
-
-// tell gives a run what another one tells it, and returns when that is in its
-// document. A sole process need not put it into the queue first: who tells it has it
-// in its own document until then. It waits for nothing that follows, as that may be
-// something to tell the first. What cannot be given goes to the queue, from where it
-// is tried again and again.
-func (e *Engine) tell(ctx context.Context, t plan.Tell, msg *nats.Msg) error {
-	if e.hear(ctx, t.Run, t.Input) == nil {
-		return nil
-	}
-	ack, err := e.js.PublishMsgAsync(msg)
-	if err == nil {
-		err = e.acknowledged(ctx, ack)
-	}
-	if err != nil {
-		return fmt.Errorf("telling run %s: %w", t.Run, e.b.Explain(err))
-	}
 	return nil
-}
-
-// hear gives a run what another one tells it.
-func (e *Engine) hear(ctx context.Context, id nestor.ID, in plan.Input) error {
-	if ended, state := e.forgotten(ctx, id, in); ended {
-		watch, ok := in.(plan.Watch)
-		if !ok {
-			return nil // a submit that comes late must not make it again
-		}
-		id, in = watch.By, plan.RunEnded{Run: id, Status: state}
-	}
-	g, err := e.put(ctx, id, in)
-	if err != nil {
-		return err
-	}
-	return settled(g.err)
-}
-
-// remind puts an input into the queue that changes nothing: with it the commands of a
-// document are carried out that could not be.
-func (e *Engine) remind(id nestor.ID) {
-	data, err := plan.EncodeInput(plan.Timer{})
-	if err == nil {
-		// If it is lost, the next engine that runs finds them.
-		e.js.PublishAsync(broker.OrchSubject+string(id), data)
-	}
 }
 
 // duplicateInProcess is the error of a cluster that is storing the same message
