@@ -23,9 +23,11 @@ import (
 //	signal NAME INT|TERM|KILL        signal what was started
 //	ended NAME CODE                  wait for its end; stdout and stderr are its output then
 //	keep NAME FILE PATTERN           set the variable NAME to what the group in the pattern matches
+//	record NAME ttyout|stdout COLS ROWS  compare the session with the recording NAME
 func scriptCommands() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"exits": exits, "start": start, "waitline": waitLine, "signal": signalStarted, "ended": ended, "keep": keep,
+		"record": record,
 	}
 }
 

@@ -114,8 +114,9 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	defer closing(&err, b.Close)
 	defer closing(&err, h.Close)
 	log := eventlog.New(b, eventlog.Options{Archive: h})
+	private := d.opts.Broker == Broker{} // no other process reaches it
 	e, err := engine.New(ctx, b, log, engine.Options{
-		Sole: d.opts.Broker == Broker{}, Ended: h.Ended, Limits: d.opts.Limits, Lease: d.opts.Lease,
+		Sole: private, Alone: private, Ended: h.Ended, Limits: d.opts.Limits, Lease: d.opts.Lease,
 	})
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ func treeScript(breadth int, leaf string) string {
 	var b strings.Builder
 	b.WriteString("turns:\n  - when: 'node (\\w+) x(x*)$'\n    say:\n")
 	for i := range breadth {
-		fmt.Fprintf(&b, "      - call: {name: mcp__nestor__spawn, input: {task: 'node ${1}%c $2', background: true}}\n", 'a'+i)
+		fmt.Fprintf(&b, "      - call: {name: mcp__nestor__spawn, input: {task: 'node ${1}_%d $2', background: true}}\n", i)
 	}
 	b.WriteString("      - call: {name: mcp__nestor__wait, input: {}}\n      - text: all is well\n    cost_usd: 0.001\n")
 	b.WriteString("  - when: 'deep x(x*)$'\n    say: [{call: {name: mcp__nestor__spawn, input: {task: 'deep $1'}}}, {text: all is well}]\n    cost_usd: 0.001\n")
@@ -34,25 +35,33 @@ func power(b, n int) int {
 	return all
 }
 
-// Trees of any shape get to their end, with all costs accounted for.
+// treeLimits are those of a root with a tree of that size below it.
+func treeLimits(breadth, depth, runs int) nestor.Limits {
+	return nestor.Limits{Depth: depth, Children: breadth, Descendants: runs - 1, Timeout: time.Hour, Turns: 10 * breadth}
+}
+
+// Trees of any shape get to their end, each run once, with all costs accounted for:
+// a thousand runs in a soak.
 func TestLargeTrees(t *testing.T) {
-	breadth, levels, depth := slice(4, 10), 3, slice(40, 999)
+	wide, breadth, levels, depth := slice(60, 1000), slice(4, 10), 3, slice(40, 999)
 	for _, test := range []struct {
-		name, input string
-		runs, depth int
-		budget      float64 // which who does not say how much it needs shares with those that could come
+		name, input          string
+		runs, breadth, depth int
+		budget               float64 // which who does not say how much it needs shares with those that could come
+		slots                int
 	}{
-		{"wide", "node r x", 1 + breadth, 1, 1},
-		{"mixed", "node r " + strings.Repeat("x", levels), power(breadth, levels), levels, 100},
-		{"deep", "deep " + strings.Repeat("x", depth), depth + 1, depth, 0},
+		{"wide", "node r x", 1 + wide, wide, 1, 10, 16},
+		{"mixed", "node r " + strings.Repeat("x", levels), power(breadth, levels), breadth, levels, 100, 8},
+		{"deep", "deep " + strings.Repeat("x", depth), depth + 1, breadth, depth, 0, 8},
+		{"deep in one slot", "deep " + strings.Repeat("x", depth/10), depth/10 + 1, breadth, depth, 0, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := settings{Dir: place(t), Provider: "scripted", Slots: 8, Script: treeScript(breadth, "{say: [{text: leaf}], cost_usd: 0.001}")}
+			s := settings{Dir: place(t), Provider: "scripted", Slots: test.slots, Script: treeScript(test.breadth, "{say: [{text: leaf}], cost_usd: 0.001}")}
 			client, _ := serving(t, s)
 			began := time.Now()
-			id := submit(t, client, nestor.Task{Input: test.input, Limits: nestor.Limits{
-				Depth: test.depth, Children: breadth, Descendants: test.runs - 1, Timeout: time.Hour, BudgetUSD: test.budget, Turns: 100,
-			}})
+			limits := treeLimits(test.breadth, test.depth, test.runs)
+			limits.BudgetUSD = test.budget
+			id := submit(t, client, nestor.Task{Input: test.input, Limits: limits})
 			run, err := client.Wait(t.Context(), id)
 			if err != nil || run.State != nestor.Success {
 				t.Fatalf("it is %s, %+v, %v", run.State, run.Error, err)
@@ -62,61 +71,105 @@ func TestLargeTrees(t *testing.T) {
 			if sum := run.CostUSD + run.BelowUSD; sum < want-1e-6 || sum > want+1e-6 {
 				t.Errorf("they cost %v, want %v", sum, want)
 			}
-			tree, err := client.Tree(t.Context(), id)
-			if err != nil || len(tree) != test.runs {
-				t.Fatalf("there are %d runs, want %d: %v", len(tree), test.runs, err)
-			}
-			for _, r := range tree {
-				if r.State != nestor.Success {
-					t.Errorf("%s is %s: %+v", r.Input, r.State, r.Error)
-				}
-			}
+			endedOnce(t, client, id, test.runs, nestor.Success)
 		})
 	}
 }
 
-// To cancel the root ends all below it, also what waits for a slot.
-func TestCancelAtTheRootEndsTheTree(t *testing.T) {
-	breadth := slice(4, 10)
-	all := power(breadth, 3)
-	s := settings{Dir: place(t), Provider: "scripted", Slots: 8, Script: treeScript(breadth, "{hang: true}")}
-	client, _ := serving(t, s)
-	id := submit(t, client, nestor.Task{Input: "node r xxx", Limits: nestor.Limits{Depth: 3, Children: breadth, Descendants: all - 1, Timeout: time.Hour, Turns: 100}})
-	ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer stop()
-	for n := 0; n < all; { // until all are there
-		tree, err := client.Tree(ctx, id)
-		if err != nil {
-			t.Fatal(err)
+// endedOnce fails unless a tree has so many runs, and each of them ended once, in
+// this state.
+func endedOnce(t *testing.T, client *api.Client, id nestor.ID, runs int, state nestor.State) {
+	t.Helper()
+	tree, err := client.Tree(t.Context(), id)
+	if err != nil || len(tree) != runs {
+		t.Fatalf("there are %d runs, want %d: %v", len(tree), runs, err)
+	}
+	for _, r := range tree {
+		if r.State != state {
+			t.Errorf("%s is %s: %+v", r.Input, r.State, r.Error)
 		}
-		hanging := 0
-		for _, r := range tree {
-			if r.State == nestor.Running && len(r.Children) == 0 {
-				hanging++
+		ends := 0
+		for e, err := range client.Events(t.Context(), r.ID, api.EventsQuery{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if isEnd(e) {
+				ends++
 			}
 		}
-		if n = len(tree); hanging == 8 {
-			break // what there is hangs in the slots
+		if ends != 1 {
+			t.Errorf("%s ended %d times", r.Input, ends)
 		}
 	}
-	began := time.Now()
-	if err := client.Cancel(ctx, id, api.Cancellation{By: "ada"}); err != nil {
-		t.Fatal(err)
+}
+
+// To cancel the root ends all below it, each run once: what works, what waits for
+// others and what waits for a slot. How long that takes is printed.
+func TestCancelAtTheRootEndsTheTree(t *testing.T) {
+	wide, breadth, depth := slice(60, 1000), slice(4, 10), slice(40, 999)
+	mixed := power(breadth, 3)
+	for _, test := range []struct {
+		name, input          string
+		runs, breadth, depth int
+		slots                int
+		within               time.Duration // in a soak; zero where each level has to wait for the one below it
+	}{
+		{"wide, most without a slot", "node r x", 1 + wide, wide, 1, 16, time.Minute},
+		{"mixed, all at work", "node r xxx", mixed, breadth, 3, mixed, time.Minute},
+		{"deep", "deep " + strings.Repeat("x", depth), 1 + depth, 1, depth, 8, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := settings{Dir: place(t), Provider: "scripted", Slots: test.slots, Script: treeScript(test.breadth, "{hang: true}")}
+			client, _ := serving(t, s)
+			id := submit(t, client, nestor.Task{Input: test.input, Limits: treeLimits(test.breadth, test.depth, test.runs)})
+			ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer stop()
+			for !allHang(ctx, t, client, id, test.runs, test.slots) {
+			}
+			began := time.Now()
+			if err := client.Cancel(ctx, id, api.Cancellation{By: "ada"}); err != nil {
+				t.Fatal(err)
+			}
+			run, err := client.Wait(ctx, id)
+			if err != nil || run.State != nestor.Cancelled {
+				t.Fatalf("it is %s, %v", run.State, err)
+			}
+			took := time.Since(began)
+			t.Logf("%d runs were cancelled within %v", test.runs, took)
+			if os.Getenv("NESTOR_SOAK") != "" && test.within > 0 && took > test.within {
+				t.Errorf("it took %v, want %v at most", took, test.within)
+			}
+			endedOnce(t, client, id, test.runs, nestor.Cancelled)
+		})
 	}
-	run, err := client.Wait(ctx, id)
-	if err != nil || run.State != nestor.Cancelled {
-		t.Fatalf("it is %s, %v", run.State, err)
-	}
-	t.Logf("it took %v", time.Since(began))
+}
+
+// allHang tells whether a tree has so many runs, and nothing more will happen in it:
+// those with others below them wait for them, and the others hang, or would if there
+// were a slot.
+func allHang(ctx context.Context, t *testing.T, client *api.Client, id nestor.ID, runs, slots int) bool {
+	t.Helper()
 	tree, err := client.Tree(ctx, id)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(tree) < runs {
+		return false
+	}
+	hang, leaves := 0, 0
 	for _, r := range tree {
-		if !r.State.Ended() {
-			t.Errorf("%s is left %s", r.Input, r.State)
+		switch {
+		case len(r.Children) > 0 && r.State != nestor.Waiting:
+			return false
+		case len(r.Children) > 0:
+		case r.State == nestor.Running:
+			hang++
+			fallthrough
+		default:
+			leaves++
 		}
 	}
+	return hang == min(leaves, slots)
 }
 
 // Trees whose daemon is killed again and again get to their end: each run ends

@@ -1,13 +1,10 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/maphash"
-	"slices"
 	"strconv"
 	"time"
 
@@ -15,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/dfaf701a/nestor"
-	"github.com/dfaf701a/nestor/internal/broker"
 	"github.com/dfaf701a/nestor/internal/plan"
 )
 
@@ -83,6 +79,18 @@ func (e *Engine) forget(id nestor.ID) {
 
 // load reads the document of a run; an empty one if there is none.
 func (e *Engine) load(ctx context.Context, id nestor.ID) (*entry, error) {
+	kv, err := e.fetch(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if kv == nil {
+		return &entry{}, nil
+	}
+	return decode(id, kv)
+}
+
+// fetch asks the bucket for the document of a run; nil if there is none.
+func (e *Engine) fetch(ctx context.Context, id nestor.ID) (jetstream.KeyValueEntry, error) {
 	if _, err := nestor.ParseID(string(id)); err != nil {
 		return nil, err
 	}
@@ -92,16 +100,44 @@ func (e *Engine) load(ctx context.Context, id nestor.ID) (*entry, error) {
 		kv, err = e.get(ctx, docName(id))
 	}
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return &entry{}, nil
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading run %s: %w", id, e.b.Explain(err))
 	}
+	return kv, nil
+}
+
+func decode(id nestor.ID, kv jetstream.KeyValueEntry) (*entry, error) {
 	en := &entry{revision: kv.Revision()}
 	if err := json.Unmarshal(kv.Value(), &en.doc); err != nil {
 		return nil, fmt.Errorf("reading run %s: %w", id, err)
 	}
 	return en, nil
+}
+
+// read returns a run as it stands, to look at and not to change. What this engine
+// wrote last it need not ask for if it is alone, and otherwise need not decode
+// again: a thousand runs that wait look at each other all the time.
+func (e *Engine) read(ctx context.Context, id nestor.ID) (plan.Run, error) {
+	known := e.recall(id)
+	if known != nil && e.opts.Alone {
+		return known.doc.Run, nil
+	}
+	kv, err := e.fetch(ctx, id)
+	switch {
+	case err != nil:
+		return plan.Run{}, err
+	case kv == nil:
+		return plan.Run{}, nil
+	case known != nil && known.revision == kv.Revision():
+		return known.doc.Run, nil
+	}
+	en, err := decode(id, kv)
+	if err != nil {
+		return plan.Run{}, err
+	}
+	return en.doc.Run, nil
 }
 
 // errUnconfirmed says that what refused an input may have been outdated.
@@ -183,51 +219,6 @@ func (en *entry) carriedOut(ctx context.Context) error {
 	}
 }
 
-// given gives an input to a run and returns its document when it is written; its
-// commands may be under way.
-func (e *Engine) given(ctx context.Context, id nestor.ID, in plan.Input) (*entry, error) {
-	// Within the process inputs of a run come one after the other: who would be
-	// refused by the bucket had better wait.
-	turn := e.turns[maphash.String(e.hash, string(id))%uint64(len(e.turns))]
-	select {
-	case turn <- struct{}{}:
-		defer func() { <-turn }()
-	case <-ctx.Done():
-		return &entry{}, context.Cause(ctx)
-	}
-	en, began := e.recall(id), time.Now()
-	if en == nil && makes(in) {
-		en = &entry{} // most likely: if not, the write fails
-	}
-	for fresh := en == nil; ; fresh = true {
-		if fresh {
-			var err error
-			if en, err = e.load(ctx, id); err != nil {
-				return &entry{}, err
-			}
-		}
-		next, err := e.decide(ctx, id, en, in)
-		switch {
-		case err == nil:
-			return next, nil
-		case errors.Is(err, errConflict) || !fresh && ctx.Err() == nil:
-			// Somebody else changed it, or what was refused may be outdated.
-			e.forget(id)
-		case e.patient(ctx, began, err):
-			e.forget(id)
-		default:
-			return en, err
-		}
-	}
-}
-
-// makes tells whether in makes a run that is not there.
-func makes(in plan.Input) bool {
-	start, ok := in.(plan.Start)
-	_, submit := in.(plan.Submit)
-	return submit || ok && start.Submit != nil
-}
-
 // patience is how long a broker that is away is waited for.
 const patience = 30 * time.Second
 
@@ -259,72 +250,6 @@ func isAway(err error) bool {
 	}
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	return ok && api.Code == 503
-}
-
-var errConflict = errors.New("the document was changed by somebody else")
-
-// decide gives an input to a run as it stands in en.
-func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, in plan.Input) (*entry, error) {
-	run, commands, refused := plan.Decide(en.doc.Run, in, time.Now())
-	if refused == nil && len(commands) == 0 {
-		unchanged, err := same(en.doc.Run, run)
-		if err != nil {
-			return nil, err
-		}
-		if unchanged {
-			return en, e.flush(ctx, id, en)
-		}
-	}
-	if refused != nil {
-		if err := e.flush(ctx, id, en); err != nil {
-			return nil, err
-		}
-		return nil, refused
-	}
-	next := &entry{doc: document{Run: run, Serial: en.doc.Serial + 1}, sent: make(chan struct{})}
-	// What is still under way is kept until the change after this one.
-	if !en.done() {
-		next.doc.Outbox = slices.Clone(en.doc.Outbox)
-	}
-	if len(commands) > 0 {
-		next.doc.Outbox = append(next.doc.Outbox, batch{next.doc.Serial, commands})
-	}
-	data, err := json.Marshal(next.doc)
-	if err != nil {
-		return nil, fmt.Errorf("run %s: %w", id, err)
-	}
-	if len(data) > broker.MaxDocument {
-		return nil, fmt.Errorf("run %s: its document would have %d bytes; %d are possible", id, len(data), broker.MaxDocument)
-	}
-	if next.revision, err = e.write(ctx, docName(id), data, en.revision); err != nil {
-		return nil, err
-	}
-	e.remember(id, next)
-	e.b.Conn().Publish(noticeSubject(id), strconv.AppendUint(nil, next.doc.Serial, 10)) // who misses it looks again by itself
-	e.mu.Lock()
-	e.sending++
-	e.mu.Unlock()
-	go func() { // Run and Work wait for it
-		defer e.ceased()
-		defer close(next.sent)
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-		defer cancel()
-		next.err = e.follow(ctx, id, en, next)
-		if next.err != nil {
-			e.forget(id) // whoever comes next reads it, and sends them
-		}
-	}()
-	return next, nil
-}
-
-// same tells whether nothing changed.
-func same(a, b plan.Run) (bool, error) {
-	before, err := json.Marshal(a)
-	if err != nil {
-		return false, err
-	}
-	after, err := json.Marshal(b)
-	return bytes.Equal(before, after), err
 }
 
 // write changes a document if it still has that revision.

@@ -50,6 +50,9 @@ type Options struct {
 	// Sole says that no other process works on this broker, now or since this
 	// one has begun: what was interrupted goes on at once, not a lease later.
 	Sole bool
+	// Alone says that nobody but this engine writes to the broker, nor ever has since
+	// it began: what it wrote last is what is there, and is not asked for.
+	Alone bool
 	// Ended tells how a run ended that is not in the broker any more; nil means
 	// that nobody knows.
 	Ended func(ctx context.Context, id nestor.ID) (nestor.State, bool)
@@ -74,10 +77,13 @@ type Engine struct {
 	hash  maphash.Seed
 	turns [256]chan struct{} // each holds a token while a run of its share is being decided about
 
-	mu      sync.Mutex           // guards what follows
-	known   map[nestor.ID]*entry // documents that this process wrote, of runs that have not ended
-	sending int                  // documents whose commands are being carried out
-	quiet   sync.Cond            // sending is zero
+	ended chan nestor.ID // whose deadlines are to be taken back: sent by those who carry commands out, received by Run, never closed
+
+	mu      sync.Mutex            // guards what follows
+	known   map[nestor.ID]*entry  // documents that this process wrote, of runs that have not ended
+	ends    map[nestor.ID][]*gift // ends of children that wait for the turn of their parent
+	sending int                   // documents whose commands are being carried out
+	quiet   sync.Cond             // sending is zero
 }
 
 // New returns an engine on b. It starts nothing; [Engine.Run] must run for
@@ -99,7 +105,7 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 		return nil, fmt.Errorf("opening the documents of runs: %w", b.Explain(err))
 	}
 	e := &Engine{
-		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{},
+		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver),
 		replicated: stream.CachedInfo().Config.Replicas > 1, hash: maphash.MakeSeed(),
 	}
 	e.quiet.L = &e.mu
@@ -232,17 +238,18 @@ func keyName(key string) string {
 	return "key." + hex.EncodeToString(sum[:])
 }
 
-// Get returns the run as it stands. It fails with nestor.ErrRunNotFound if it is
+// Get returns the run as it stands, which is not to be changed: others may hold it
+// too. It fails with nestor.ErrRunNotFound if it is
 // not in the broker, or not any more.
 func (e *Engine) Get(ctx context.Context, id nestor.ID) (plan.Run, error) {
-	entry, err := e.load(ctx, id)
+	run, err := e.read(ctx, id)
+	if err == nil && run.State == "" {
+		err = fmt.Errorf("run %s: %w", id, nestor.ErrRunNotFound)
+	}
 	if err != nil {
 		return plan.Run{}, err
 	}
-	if entry.doc.Run.State == "" {
-		return plan.Run{}, fmt.Errorf("run %s: %w", id, nestor.ErrRunNotFound)
-	}
-	return entry.doc.Run, nil
+	return run, nil
 }
 
 // Wait waits until the run has ended and returns it. If ctx ends first it returns

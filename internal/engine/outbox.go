@@ -161,7 +161,7 @@ func message(id nestor.ID, run plan.Run, c plan.Command) (*nats.Msg, error) {
 		if err != nil {
 			return nil, fmt.Errorf("run %s: %w", id, err)
 		}
-		return broker.Later(broker.LaterSubject+timerTask+string(id), broker.TaskSubject+timerTask+string(id), c.At, data), nil
+		return broker.Later(timerSubject(id), broker.TaskSubject+timerTask+string(id), c.At, data), nil
 	case plan.Tell:
 		data, err := plan.EncodeInput(c.Input)
 		if err != nil {
@@ -173,6 +173,9 @@ func message(id nestor.ID, run plan.Run, c plan.Command) (*nats.Msg, error) {
 	}
 	return nil, fmt.Errorf("run %s: command of type %T", id, c)
 }
+
+// timerSubject is where the time of a run waits until it comes.
+func timerSubject(id nestor.ID) string { return broker.LaterSubject + timerTask + string(id) }
 
 // taskMessage makes the message of an attempt, for some time or for at once.
 func taskMessage(d taskData, task nestor.Task, at time.Time) (*nats.Msg, error) {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	planners    = 8                // inputs that are decided about at once
+	planners    = 24               // inputs that are decided about at once
 	plannerWait = 10 * time.Second // until an input is given to another process
 	pullWait    = time.Second      // how long one request for a message lasts
 	retryAfter  = time.Second      // until an input that could not be handled is tried again
@@ -46,6 +46,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		g.Go(func() error { return e.handle(ctx, orch, e.told) })
 	}
 	g.Go(func() error { return e.handle(ctx, timers, e.timed) })
+	g.Go(func() error { return e.takeBack(ctx) })
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return err
 	}

@@ -352,8 +352,8 @@ func (e *Engine) reachable(ctx context.Context, within time.Duration) bool {
 func (x *Execution) look(ctx context.Context, stop context.CancelCauseFunc) {
 	ctx, done := context.WithTimeout(ctx, x.e.opts.Lease/3)
 	defer done()
-	if en, err := x.e.load(ctx, x.id); err == nil { // otherwise the next look will tell
-		x.conclude(en.doc.Run, stop)
+	if run, err := x.e.read(ctx, x.id); err == nil { // otherwise the next look will tell
+		x.conclude(run, stop)
 	}
 }
 

@@ -186,7 +186,7 @@ func (f *Folders) complete(ctx context.Context, e *nestor.ExecutionComplete) err
 	if e.Success {
 		signal = ".done"
 	}
-	return writeWhole(filepath.Join(dir, "signals", string(e.Run)+signal), nil)
+	return os.WriteFile(filepath.Join(dir, "signals", string(e.Run)+signal), nil, 0o600) // what is empty is whole
 }
 
 // Output keeps the whole output of a run, and returns where.

@@ -1,0 +1,249 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
+	"github.com/dfaf701a/nestor/internal/plan"
+)
+
+// gift is an input that waits for its turn to be given to a run.
+type gift struct {
+	in plan.Input
+
+	done  chan struct{} // closed by who gave it, when what follows is set
+	en    *entry
+	wrote bool // en is by this input, not what was there before
+	err   error
+}
+
+// given gives an input to a run and returns its document when it is written; its
+// commands may be under way. One that changes nothing returns when those of what was
+// there before are carried out.
+func (e *Engine) given(ctx context.Context, id nestor.ID, in plan.Input) (*entry, error) {
+	for {
+		g := &gift{in: in, done: make(chan struct{})}
+		if err := e.inTurn(ctx, id, g); err != nil {
+			return &entry{}, err
+		}
+		if g.wrote || g.en == nil {
+			return orEmpty(g.en), g.err
+		}
+		err := e.flush(ctx, id, g.en)
+		if err == nil {
+			return g.en, g.err
+		}
+		if g.en.sent == nil || ctx.Err() != nil {
+			return g.en, err
+		}
+		e.forget(id) // who wrote it gave up: read it, and send them
+	}
+}
+
+func orEmpty(en *entry) *entry {
+	if en == nil {
+		return &entry{}
+	}
+	return en
+}
+
+// inTurn has a gift given. Within the process inputs of a run come one after the
+// other: who would be refused by the bucket had better wait.
+func (e *Engine) inTurn(ctx context.Context, id nestor.ID, g *gift) error {
+	if isEnd(g.in) {
+		e.mu.Lock()
+		e.ends[id] = append(e.ends[id], g)
+		e.mu.Unlock()
+	}
+	turn := e.turns[maphash.String(e.hash, string(id))%uint64(len(e.turns))]
+	select {
+	case turn <- struct{}{}:
+		defer func() { <-turn }()
+		e.give(ctx, id, e.with(id, g))
+		return nil
+	case <-g.done: // with that of another
+		return nil
+	case <-ctx.Done():
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.withdraw(id, g)
+		return context.Cause(ctx)
+	}
+}
+
+// isEnd tells whether an input is one of those that are given together.
+func isEnd(in plan.Input) bool {
+	_, ok := in.(plan.ChildEnded)
+	return ok
+}
+
+// maxTogether is how many inputs are given together.
+const maxTogether = 64
+
+// with returns a gift and those that can be given with it: a run with a thousand
+// children would else be written a thousand times, each time as large as all of
+// them. It returns none if the gift has been given.
+func (e *Engine) with(id nestor.ID, g *gift) []*gift {
+	if !isEnd(g.in) {
+		return []*gift{g}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.withdraw(id, g) {
+		return nil
+	}
+	group := append([]*gift{g}, e.ends[id][:min(len(e.ends[id]), maxTogether-1)]...)
+	for _, other := range group[1:] {
+		e.withdraw(id, other)
+	}
+	return group
+}
+
+// withdraw takes a gift out of those that wait, and tells whether it was there. The
+// caller holds mu.
+func (e *Engine) withdraw(id nestor.ID, g *gift) bool {
+	i := slices.Index(e.ends[id], g)
+	if i < 0 {
+		return false
+	}
+	if e.ends[id] = slices.Delete(e.ends[id], i, i+1); len(e.ends[id]) == 0 {
+		delete(e.ends, id)
+	}
+	return true
+}
+
+// give gives a run what a group brings, in one change if none of it is refused.
+func (e *Engine) give(ctx context.Context, id nestor.ID, group []*gift) {
+	ins := make([]plan.Input, len(group))
+	for i, g := range group {
+		ins[i] = g.in
+	}
+	if len(group) > 1 {
+		en, wrote, err := e.change(ctx, id, ins)
+		if err == nil || ctx.Err() != nil || isAway(err) {
+			for _, g := range group {
+				g.en, g.wrote, g.err = en, wrote, err
+				close(g.done)
+			}
+			return
+		}
+	}
+	for i, g := range group {
+		g.en, g.wrote, g.err = e.change(ctx, id, ins[i:i+1])
+		close(g.done)
+	}
+}
+
+// change gives inputs to a run and returns its document when it is written, or as it
+// is if nothing changed or the error refuses the inputs; nil if it is not known.
+func (e *Engine) change(ctx context.Context, id nestor.ID, ins []plan.Input) (en *entry, wrote bool, err error) {
+	en, began := e.recall(id), time.Now()
+	if en == nil && makes(ins[0]) {
+		en = &entry{} // most likely: if not, the write fails
+	}
+	for fresh := en == nil; ; fresh = true {
+		if fresh {
+			if en, err = e.load(ctx, id); err != nil {
+				return nil, false, err
+			}
+		}
+		next, refused, err := e.decide(ctx, id, en, ins)
+		switch {
+		case refused == nil && err == nil:
+			return next, next != en, nil
+		case refused != nil && fresh:
+			return en, false, refused
+		case errors.Is(err, errConflict) || !fresh && ctx.Err() == nil:
+			// Somebody else changed it, or what was refused may be outdated.
+			e.forget(id)
+		case e.patient(ctx, began, err):
+			e.forget(id)
+		default:
+			return nil, false, cmp.Or(err, refused)
+		}
+	}
+}
+
+// makes tells whether in makes a run that is not there.
+func makes(in plan.Input) bool {
+	start, ok := in.(plan.Start)
+	_, submit := in.(plan.Submit)
+	return submit || ok && start.Submit != nil
+}
+
+var errConflict = errors.New("the document was changed by somebody else")
+
+// decide gives inputs to a run as it stands in en, which it returns if nothing
+// changes. If one of them is refused, none is given.
+func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, ins []plan.Input) (next *entry, refused, err error) {
+	run, commands := en.doc.Run, []plan.Command(nil)
+	for _, in := range ins {
+		after, more, refused := plan.Decide(run, in, time.Now())
+		if refused != nil {
+			return nil, refused, nil
+		}
+		run, commands = after, append(commands, more...)
+	}
+	if len(commands) == 0 {
+		if unchanged, err := same(en.doc.Run, run); err != nil || unchanged {
+			return en, nil, err
+		}
+	}
+	next = &entry{doc: document{Run: run, Serial: en.doc.Serial + 1}, sent: make(chan struct{})}
+	// What is still under way is kept until the change after this one.
+	if !en.done() {
+		next.doc.Outbox = slices.Clone(en.doc.Outbox)
+	}
+	if len(commands) > 0 {
+		next.doc.Outbox = append(next.doc.Outbox, batch{next.doc.Serial, commands})
+	}
+	data, err := json.Marshal(next.doc)
+	if err != nil {
+		return nil, nil, fmt.Errorf("run %s: %w", id, err)
+	}
+	if len(data) > broker.MaxDocument {
+		return nil, nil, fmt.Errorf("run %s: its document would have %d bytes; %d are possible", id, len(data), broker.MaxDocument)
+	}
+	if next.revision, err = e.write(ctx, docName(id), data, en.revision); err != nil {
+		e.forget(id) // it may be written all the same
+		return nil, nil, err
+	}
+	e.remember(id, next)
+	e.b.Conn().Publish(noticeSubject(id), strconv.AppendUint(nil, next.doc.Serial, 10)) // who misses it looks again by itself
+	e.mu.Lock()
+	e.sending++
+	e.mu.Unlock()
+	go func() { // Run and Work wait for it
+		defer e.ceased()
+		defer close(next.sent)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		next.err = e.follow(ctx, id, en, next)
+		if next.err != nil {
+			e.forget(id) // whoever comes next reads it, and sends them
+			return
+		}
+		e.over(run)
+	}()
+	return next, nil, nil
+}
+
+// same tells whether nothing changed.
+func same(a, b plan.Run) (bool, error) {
+	before, err := json.Marshal(a)
+	if err != nil {
+		return false, err
+	}
+	after, err := json.Marshal(b)
+	return bytes.Equal(before, after), err
+}
