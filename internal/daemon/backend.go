@@ -332,7 +332,7 @@ func (b *backend) Events(ctx context.Context, id nestor.ID, q api.EventsQuery) i
 		filter, after := eventlog.Filter{Root: string(run.Root), Run: string(id)}, q.After
 		if q.Tree {
 			filter.Run = ""
-			if id != run.Root {
+			if s.all = id == run.Root; !s.all {
 				after = 0 // who belongs to it is told on the way
 			}
 		}
@@ -373,25 +373,25 @@ func (b *backend) events(ctx context.Context, f eventlog.Filter, after eventlog.
 type selection struct {
 	id    nestor.ID
 	query api.EventsQuery
-	runs  map[string]bool // that belong to it
+	all   bool            // runs belong to it that are in its tree
+	runs  map[string]bool // else those that do
 	over  bool            // its end was seen
 }
 
 // wants tells whether an event is one of those.
 func (s *selection) wants(e eventlog.Event) bool {
-	if !s.runs[e.Run] {
-		return false
-	}
 	if e.Live {
-		return s.query.Deltas
+		return s.query.Deltas && (s.all || s.runs[e.Run])
 	}
 	if event, err := e.Decode(); err == nil {
 		switch event := event.(type) {
-		case *nestor.AgentSpawn:
-			s.runs[string(event.Child)] = true
+		case *nestor.RunQueued: // its first, which may come before its parent tells of it
+			if s.query.Tree && s.runs[string(event.Parent)] {
+				s.runs[e.Run] = true
+			}
 		case *nestor.ExecutionComplete:
 			s.over = s.over || e.Run == string(s.id)
 		}
 	}
-	return uint64(e.Position) > s.query.After
+	return (s.all || s.runs[e.Run]) && uint64(e.Position) > s.query.After
 }

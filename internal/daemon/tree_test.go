@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -237,6 +238,51 @@ func TestTreesOutliveKills(t *testing.T) {
 		p.stop(t)
 		if left := leftovers(t, s.Dir); len(left) > 0 {
 			t.Errorf("left running: %q", left)
+		}
+	}
+}
+
+// The events of a tree are those of all its runs, from any run of it and from any
+// position.
+func TestEventsOfATreeAreAll(t *testing.T) {
+	s := settings{Dir: place(t), Provider: "scripted", Slots: 2, Script: treeScript(2, "{say: [{text: leaf}]}")}
+	client, _ := serving(t, s)
+	id := submit(t, client, nestor.Task{Input: "node r xxx", Limits: treeLimits(2, 3, power(2, 3))})
+	done(t, client, id)
+	tree, err := client.Tree(t.Context(), id)
+	if err != nil || len(tree) != power(2, 3) {
+		t.Fatalf("there are %d runs, %v", len(tree), err)
+	}
+	positions := func(id nestor.ID, q api.EventsQuery) (list []uint64) {
+		t.Helper()
+		for e, err := range client.Events(t.Context(), id, q) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, e.Head().Seq)
+		}
+		return list
+	}
+	own, parent := map[nestor.ID][]uint64{}, map[nestor.ID]nestor.ID{}
+	for _, r := range tree {
+		own[r.ID], parent[r.ID] = positions(r.ID, api.EventsQuery{}), r.Parent
+	}
+	for _, r := range tree {
+		var want []uint64
+		for below := range own {
+			for above := below; above != ""; above = parent[above] {
+				if above == r.ID {
+					want = append(want, own[below]...)
+				}
+			}
+		}
+		slices.Sort(want)
+		if got := positions(r.ID, api.EventsQuery{Tree: true}); !slices.Equal(got, want) {
+			t.Errorf("below %s are the events %v, want %v", r.Input, got, want)
+		}
+		half := want[len(want)/2]
+		if got, want := positions(r.ID, api.EventsQuery{Tree: true, After: half}), want[len(want)/2+1:]; !slices.Equal(got, want) {
+			t.Errorf("below %s, behind %d, are the events %v, want %v", r.Input, half, got, want)
 		}
 	}
 }
