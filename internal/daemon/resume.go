@@ -110,10 +110,11 @@ func (b *backend) earlier(ctx context.Context, id nestor.ID) (r resumable, err e
 	if !ok {
 		return r, nil
 	}
-	data, err := b.blob(ctx, past.Root, ref)
+	data, err := b.blob(ctx, definitionsRoot, ref)
 	if err == nil {
 		err = json.Unmarshal(data, &r)
 	}
+	r.Task.Input = past.Input
 	if err != nil {
 		return r, fmt.Errorf("run %s: what is kept of it cannot be read: %w", id, err)
 	}
@@ -122,18 +123,23 @@ func (b *backend) earlier(ctx context.Context, id nestor.ID) (r resumable, err e
 }
 
 // keepForResume keeps what is needed to go on with a run, if it is more than anybody
-// has, and refers to it in the metadata of its result.
+// has, and refers to it in the metadata of its result. It is once for all runs that
+// are alike: what is a run's own, its input, is in the history.
 func (w *worker) keepForResume(ctx context.Context, run plan.Run, o api.TaskOptions, result *nestor.Result) {
 	open := (o.Sandbox == "" || o.Sandbox == "off") && o.Hosts == nil
 	if result.Session == "" || o.Agent == nil && o.Role == "" && o.Tools == nil && o.Above == nil && open {
 		return
 	}
-	kept := resumable{Task: run.Task, Options: o}
-	kept.Task.Data, kept.Options.Env = nil, nil // which may hold secrets
-	data, err := json.Marshal(kept)
+	data, err := json.Marshal(resumable{
+		Task: nestor.Task{Agent: run.Task.Agent, Model: run.Task.Model, Limits: run.Task.Limits},
+		Options: api.TaskOptions{ // without the environment, which may hold secrets
+			Agent: o.Agent, Tools: o.Tools, PermissionMode: o.PermissionMode, Role: o.Role, Sandbox: o.Sandbox, Hosts: o.Hosts, Delegation: o.Delegation,
+			Workspace: o.Workspace, Resources: o.Resources, Above: o.Above, Inputs: o.Inputs, FocusFile: o.FocusFile,
+		},
+	})
 	ref := ""
 	if err == nil {
-		ref, err = w.log.PutBlob(ctx, string(run.Root), data)
+		ref, err = w.log.PutBlob(ctx, definitionsRoot, data)
 	}
 	if err != nil {
 		w.notes.Warn("what a run was is not kept for who resumes it", "run", run.ID, "error", err)
