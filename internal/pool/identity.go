@@ -39,7 +39,7 @@ func identify(opts claude.Options) (id identity, err error) {
 		}
 	}
 	if name := early(opts.Hooks); name != "" {
-		return id, fmt.Errorf("Hooks.%s: the CLI may call it before it is taken", name)
+		return id, fmt.Errorf("%s: the CLI may call it before it is taken", "Hooks."+name)
 	}
 	h := sha256.New()
 	if err := encode(h, "command", reflect.ValueOf(command(opts))); err != nil {
