@@ -78,15 +78,15 @@ func TestLargeTrees(t *testing.T) {
 }
 
 // endedOnce fails unless a tree has so many runs, and each of them ended once, in
-// this state.
-func endedOnce(t *testing.T, client *api.Client, id nestor.ID, runs int, state nestor.State) {
+// one of these states.
+func endedOnce(t *testing.T, client *api.Client, id nestor.ID, runs int, states ...nestor.State) {
 	t.Helper()
 	tree, err := client.Tree(t.Context(), id)
 	if err != nil || len(tree) != runs {
 		t.Fatalf("there are %d runs, want %d: %v", len(tree), runs, err)
 	}
 	for _, r := range tree {
-		if r.State != state {
+		if !slices.Contains(states, r.State) {
 			t.Errorf("%s is %s: %+v", r.Input, r.State, r.Error)
 		}
 		ends := 0
@@ -140,7 +140,9 @@ func TestCancelAtTheRootEndsTheTree(t *testing.T) {
 			if os.Getenv("NESTOR_SOAK") != "" && test.within > 0 && took > test.within {
 				t.Errorf("it took %v, want %v at most", took, test.within)
 			}
-			endedOnce(t, client, id, test.runs, nestor.Cancelled)
+			// Who hears that the one below it was cancelled before it is told to end
+			// itself, may have ended well.
+			endedOnce(t, client, id, test.runs, nestor.Cancelled, nestor.Success)
 		})
 	}
 }
