@@ -58,18 +58,19 @@ func (b *backend) resume(ctx context.Context, t *nestor.Task) error {
 // takeOver gives a task what an earlier one had, but for what is given.
 func takeOver(t *nestor.Task, o *api.TaskOptions, old resumable, given func(string) bool) {
 	for key, take := range map[string]func(){
-		"model":            func() { t.Model = old.Task.Model },
-		"tools":            func() { o.Tools = old.Options.Tools },
-		"permission_mode":  func() { o.PermissionMode = old.Options.PermissionMode },
-		"role":             func() { o.Role = old.Options.Role },
-		"sandbox":          func() { o.Sandbox = old.Options.Sandbox },
-		"sandbox_hosts":    func() { o.Hosts = old.Options.Hosts },
-		"delegation":       func() { o.Delegation = old.Options.Delegation },
-		"workspace.kind":   func() { o.Workspace.Kind = old.Options.Workspace.Kind },
-		"workspace.end":    func() { o.Workspace.End = old.Options.Workspace.End },
-		"limits.memory":    func() { o.Resources.Memory = old.Options.Resources.Memory },
-		"limits.processes": func() { o.Resources.Processes = old.Options.Resources.Processes },
-		"limits.cpu":       func() { o.Resources.CPU = old.Options.Resources.CPU },
+		"model":             func() { t.Model = old.Task.Model },
+		"tools":             func() { o.Tools = old.Options.Tools },
+		"permission_mode":   func() { o.PermissionMode = old.Options.PermissionMode },
+		"role":              func() { o.Role = old.Options.Role },
+		"sandbox":           func() { o.Sandbox = old.Options.Sandbox },
+		"sandbox_hosts":     func() { o.Hosts = old.Options.Hosts },
+		"delegation":        func() { o.Delegation = old.Options.Delegation },
+		"workspace.kind":    func() { o.Workspace.Kind = old.Options.Workspace.Kind },
+		"workspace.end":     func() { o.Workspace.End = old.Options.Workspace.End },
+		"limits.memory":     func() { o.Resources.Memory = old.Options.Resources.Memory },
+		"limits.processes":  func() { o.Resources.Processes = old.Options.Resources.Processes },
+		"limits.cpu":        func() { o.Resources.CPU = old.Options.Resources.CPU },
+		"limits.processors": func() { o.Resources.Processors = old.Options.Resources.Processors },
 	} {
 		if !given(key) && old.known {
 			take()

@@ -1,12 +1,29 @@
 package daemon
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
 )
+
+// Every bound of what a run's processes use is taken over, also one that is added
+// to those that there are.
+func TestResumedRunUsesNoMoreThanItDid(t *testing.T) {
+	var old resumable
+	old.known = true
+	bounds := reflect.ValueOf(&old.Options.Resources).Elem()
+	for i := range bounds.NumField() {
+		bounds.Field(i).Set(reflect.ValueOf(7).Convert(bounds.Field(i).Type()))
+	}
+	var o api.TaskOptions
+	takeOver(&nestor.Task{}, &o, old, func(string) bool { return false })
+	if o.Resources != old.Options.Resources {
+		t.Errorf("it may use %+v, want %+v", o.Resources, old.Options.Resources)
+	}
+}
 
 // Who goes on with a run does not get out of its sandbox, nor further than its
 // hosts, unless that is given anew.
