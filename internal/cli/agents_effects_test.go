@@ -130,30 +130,35 @@ rules:
     turns:
       - {text: I write., tools: [{name: Write, input: {file_path: made.txt, content: made}}]}
       - text: done`
-	p := newRealProject(t, "api", script, "workspace: {kind: plain}\n")
-	writeNew(t, filepath.Join(p.dir, ".claude", "agents", "alone.md"), "---\ndescription: d\nisolation: worktree\n---\nWrite.\n")
-	for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {"-c", "user.name=n", "-c", "user.email=e@example.com", "commit", "-q", "-m", "first"}} {
-		cmd := exec.Command("git", args...)
-		cmd.Dir, cmd.Env = p.dir, p.env
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("git %v: %v: %s", args, err, out)
-		}
-	}
-	made := filepath.Join(p.dir, "made.txt")
-	e := p.run(t, "--agent", "alone", "go")
-	w, ok := api.WorkspaceOf(e.run.Result)
-	if _, err := os.Stat(made); !ok || w.Kind != "worktree" || err == nil {
-		t.Errorf("it works in %+v: %s", w, e.stderr)
-	}
-	if data, err := os.ReadFile(filepath.Join(w.Dir, "made.txt")); err != nil || string(data) != "made" {
-		t.Errorf("there is %q, %v", data, err)
-	}
-	e = p.run(t, "--agent", "alone", "--workspace", "plain", "go")
-	if w, _ := api.WorkspaceOf(e.run.Result); w.Kind == "worktree" {
-		t.Errorf("it works in %+v, though a flag says otherwise", w)
-	}
-	if _, err := os.Stat(made); err != nil {
-		t.Errorf("%v: %s", err, e.stderr)
+	for _, provider := range realProviders {
+		t.Run(provider, func(t *testing.T) {
+			t.Parallel()
+			p := newRealProject(t, provider, script, "workspace: {kind: plain}\n")
+			writeNew(t, filepath.Join(p.dir, ".claude", "agents", "alone.md"), "---\ndescription: d\nisolation: worktree\n---\nWrite.\n")
+			for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}, {"-c", "user.name=n", "-c", "user.email=e@example.com", "commit", "-q", "-m", "first"}} {
+				cmd := exec.Command("git", args...)
+				cmd.Dir, cmd.Env = p.dir, p.env
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("git %v: %v: %s", args, err, out)
+				}
+			}
+			made := filepath.Join(p.dir, "made.txt")
+			e := p.run(t, "--agent", "alone", "go")
+			w, ok := api.WorkspaceOf(e.run.Result)
+			if _, err := os.Stat(made); !ok || w.Kind != "worktree" || err == nil {
+				t.Errorf("it works in %+v: %s", w, e.stderr)
+			}
+			if data, err := os.ReadFile(filepath.Join(w.Dir, "made.txt")); err != nil || string(data) != "made" {
+				t.Errorf("there is %q, %v", data, err)
+			}
+			e = p.run(t, "--agent", "alone", "--workspace", "plain", "go")
+			if w, _ := api.WorkspaceOf(e.run.Result); w.Kind == "worktree" {
+				t.Errorf("it works in %+v, though a flag says otherwise", w)
+			}
+			if _, err := os.Stat(made); err != nil {
+				t.Errorf("%v: %s", err, e.stderr)
+			}
+		})
 	}
 }
 
