@@ -15,8 +15,8 @@ func TestResumedRunUsesNoMoreThanItDid(t *testing.T) {
 	var old resumable
 	old.known = true
 	bounds := reflect.ValueOf(&old.Options.Resources).Elem()
-	for i := range bounds.NumField() {
-		bounds.Field(i).Set(reflect.ValueOf(7).Convert(bounds.Field(i).Type()))
+	for _, field := range bounds.Fields() {
+		field.Set(reflect.ValueOf(7).Convert(field.Type()))
 	}
 	var o api.TaskOptions
 	takeOver(&nestor.Task{}, &o, old, func(string) bool { return false })
