@@ -82,8 +82,8 @@ type layout struct {
 // None is AllowDirect, so that a read is answered by the leader, with what was
 // written last, and not by a replica that may lag.
 var current = layout{
-	version: 2,
-	steps:   []func(context.Context, jetstream.JetStream) error{nil}, // 2 has Results
+	version: 3,
+	steps:   []func(context.Context, jetstream.JetStream) error{nil, nil}, // 2 has Results, in 3 documents of Runs can be written together
 	streams: []jetstream.StreamConfig{
 		{
 			Name:      Orch,
@@ -114,7 +114,7 @@ var current = layout{
 			// within the window are read again at every start.
 			Duplicates: 100 * time.Millisecond,
 		},
-		bucket(Runs),
+		together(bucket(Runs)),
 		aged(bucket(Results), 30*24*time.Hour),
 		{
 			Name:        "OBJ_" + Blobs,
@@ -137,6 +137,13 @@ func bucket(name string) jetstream.StreamConfig {
 		AllowRollup:       true,
 		DenyDelete:        true,
 	}
+}
+
+// together returns the stream with batches of messages that are stored together, and
+// synced once.
+func together(s jetstream.StreamConfig) jetstream.StreamConfig {
+	s.AllowAtomicPublish = true
+	return s
 }
 
 // aged returns the stream with values that go when they are so old.

@@ -65,12 +65,11 @@ func (e *Engine) inTurn(ctx context.Context, id nestor.ID, g *gift) error {
 		e.ends[id] = append(e.ends[id], g)
 		e.mu.Unlock()
 	}
-	turn := e.turns[maphash.String(e.hash, string(id))%uint64(len(e.turns))]
+	turn := e.turn(id)
 	select {
 	case turn <- struct{}{}:
-		defer func() { <-turn }()
 		e.give(ctx, id, e.with(id, g))
-		return nil
+		<-turn
 	case <-g.done: // with that of another
 		return nil
 	case <-ctx.Done():
@@ -79,6 +78,17 @@ func (e *Engine) inTurn(ctx context.Context, id nestor.ID, g *gift) error {
 		e.withdraw(id, g)
 		return context.Cause(ctx)
 	}
+	select {
+	case <-g.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// turn holds a token while the run is being decided about.
+func (e *Engine) turn(id nestor.ID) chan struct{} {
+	return e.turns[maphash.String(e.hash, string(id))%uint64(len(e.turns))]
 }
 
 // isEnd tells whether an input is one of those that are given together.
@@ -124,6 +134,9 @@ func (e *Engine) withdraw(id nestor.ID, g *gift) bool {
 
 // give gives a run what a group brings, in one change if none of it is refused.
 func (e *Engine) give(ctx context.Context, id nestor.ID, group []*gift) {
+	if e.giveAhead(id, group) {
+		return
+	}
 	ins := make([]plan.Input, len(group))
 	for i, g := range group {
 		ins[i] = g.in
@@ -186,13 +199,9 @@ var errConflict = errors.New("the document was changed by somebody else")
 // decide gives inputs to a run as it stands in en, which it returns if nothing
 // changes. If one of them is refused, none is given.
 func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, ins []plan.Input) (next *entry, refused, err error) {
-	run, commands := en.doc.Run, []plan.Command(nil)
-	for _, in := range ins {
-		after, more, refused := plan.Decide(run, in, time.Now())
-		if refused != nil {
-			return nil, refused, nil
-		}
-		run, commands = after, append(commands, more...)
+	run, commands, refused := plan.Decide(en.doc.Run, plan.Together(ins), time.Now())
+	if refused != nil {
+		return nil, refused, nil
 	}
 	if len(commands) == 0 {
 		if unchanged, err := same(en.doc.Run, run); err != nil || unchanged {
@@ -219,12 +228,8 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, ins []plan
 		return nil, nil, err
 	}
 	e.remember(id, next)
-	e.b.Conn().Publish(noticeSubject(id), strconv.AppendUint(nil, next.doc.Serial, 10)) // who misses it looks again by itself
-	e.mu.Lock()
-	e.sending++
-	e.mu.Unlock()
-	go func() { // Run and Work wait for it
-		defer e.ceased()
+	e.notify(id, next)
+	e.behind(func() {
 		defer close(next.sent)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
@@ -234,8 +239,13 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, ins []plan
 			return
 		}
 		e.over(run)
-	}()
+	})
 	return next, nil, nil
+}
+
+// notify says that a document changed.
+func (e *Engine) notify(id nestor.ID, en *entry) {
+	e.b.Conn().Publish(noticeSubject(id), strconv.AppendUint(nil, en.doc.Serial, 10)) // who misses it looks again by itself
 }
 
 // same tells whether nothing changed.

@@ -77,13 +77,16 @@ type Engine struct {
 	hash  maphash.Seed
 	turns [256]chan struct{} // each holds a token while a run of its share is being decided about
 
+	ahead ahead // runs that are being ended
+
 	ended chan nestor.ID // whose deadlines are to be taken back: sent by those who carry commands out, received by Run, never closed
 
-	mu      sync.Mutex            // guards what follows
-	known   map[nestor.ID]*entry  // documents that this process wrote, of runs that have not ended
-	ends    map[nestor.ID][]*gift // ends of children that wait for the turn of their parent
-	sending int                   // documents whose commands are being carried out
-	quiet   sync.Cond             // sending is zero
+	mu      sync.Mutex               // guards what follows
+	known   map[nestor.ID]*entry     // documents that this process wrote, of runs that have not ended
+	ends    map[nestor.ID][]*gift    // ends of children that wait for the turn of their parent
+	working map[nestor.ID]*Execution // attempts that are at work in this process
+	sending int                      // what is done behind: documents that are written ahead, and their commands
+	quiet   sync.Cond                // sending is zero
 }
 
 // New returns an engine on b. It starts nothing; [Engine.Run] must run for
@@ -106,9 +109,11 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 	}
 	e := &Engine{
 		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver),
+		working: map[nestor.ID]*Execution{}, ahead: ahead{runs: map[nestor.ID]*falling{}, changed: map[nestor.ID]*falling{}, more: make(chan struct{}, 1), sent: make(chan struct{})},
 		replicated: stream.CachedInfo().Config.Replicas > 1, hash: maphash.MakeSeed(),
 	}
 	e.quiet.L = &e.mu
+	close(e.ahead.sent) // nothing is
 	for i := range e.turns {
 		e.turns[i] = make(chan struct{}, 1)
 	}

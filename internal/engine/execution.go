@@ -26,6 +26,7 @@ type Execution struct {
 	slot Slot
 	msg  *nats.Msg
 	sent func(context.Context) error // waits until what its start commands is done; set before it is executed
+	stop context.CancelCauseFunc     // ends its context
 	done <-chan struct{}             // closed when its context ends
 
 	turn  chan struct{} // holds a token while the slot is being lent or reclaimed

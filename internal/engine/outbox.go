@@ -17,8 +17,18 @@ import (
 	"github.com/dfaf701a/nestor/internal/plan"
 )
 
-// ceased says that the commands of one document are not being carried out any
-// more.
+// behind calls do while who wants it goes on. Run and Work wait for it.
+func (e *Engine) behind(do func()) {
+	e.mu.Lock()
+	e.sending++
+	e.mu.Unlock()
+	go func() {
+		defer e.ceased()
+		do()
+	}()
+}
+
+// ceased says that something is not done behind any more.
 func (e *Engine) ceased() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -27,7 +37,7 @@ func (e *Engine) ceased() {
 	}
 }
 
-// rest waits until no commands are being carried out.
+// rest waits until nothing is done behind.
 func (e *Engine) rest() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -71,10 +81,19 @@ func (e *Engine) send(ctx context.Context, id nestor.ID, run plan.Run, outbox []
 func (e *Engine) sendBatch(ctx context.Context, id nestor.ID, run plan.Run, b batch) error {
 	var events []nestor.Event
 	var acks []jetstream.PubAckFuture
+	var cancels []plan.Tell
 	for i, c := range b.Commands {
-		if emit, ok := c.(plan.Emit); ok {
-			events = append(events, emit.Event)
+		switch c := c.(type) {
+		case nil: // it is carried out
 			continue
+		case plan.Emit:
+			events = append(events, c.Event)
+			continue
+		case plan.Tell:
+			if _, ok := c.Input.(plan.Cancel); ok && e.opts.Alone {
+				cancels = append(cancels, c)
+				continue
+			}
 		}
 		msg, err := message(id, run, c)
 		if err != nil {
@@ -88,6 +107,11 @@ func (e *Engine) sendBatch(ctx context.Context, id nestor.ID, run plan.Run, b ba
 			return fmt.Errorf("run %s: publishing on %s: %w", id, msg.Subject, e.b.Explain(err))
 		}
 		acks = append(acks, ack)
+	}
+	if len(cancels) > 0 {
+		if err := e.fell(ctx, id, cancels); err != nil {
+			return fmt.Errorf("run %s: ending what is below it: %w", id, err)
+		}
 	}
 	if len(events) > 0 {
 		if err := e.log.Once(ctx, b.Serial, events...); err != nil {

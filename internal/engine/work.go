@@ -217,14 +217,14 @@ func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg *nats.Msg
 		return
 	}
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	x := &Execution{e: e, id: task.Run, slot: slot, msg: msg, done: work.Done(), turn: make(chan struct{}, 1)}
+	x := &Execution{e: e, id: task.Run, slot: slot, msg: msg, stop: stop, done: work.Done(), turn: make(chan struct{}, 1)}
 	defer stop(nil)
 	defer context.AfterFunc(ctx, func() { stop(ErrShutdown) })()
 	beating, still := context.WithCancel(context.WithoutCancel(ctx)) // until the end is written
 	var beat sync.WaitGroup
 	defer beat.Wait()
 	defer still()
-	beat.Go(func() { x.beat(beating, stop) })
+	beat.Go(func() { x.beat(beating) })
 
 	root, what := task.Run, nestor.Task{}
 	if task.Submit != nil {
@@ -269,6 +269,7 @@ func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg *nats.Msg
 	// the next change.
 	x.sent = en.carriedOut
 	x.begin(en.doc.Run)
+	defer e.atWork(x)()
 	if w.Over != nil {
 		defer w.Over(x)
 	}
@@ -277,6 +278,31 @@ func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg *nats.Msg
 		result := x.execute(work, w.Execute)
 		result.CostUSD, result.Turns, result.Usage = result.CostUSD+before.CostUSD, result.Turns+before.Turns, result.Usage.Add(before.Usage)
 		again, before = x.end(work, result), result
+	}
+}
+
+// atWork has an attempt stopped when its run is to end, until the caller calls what
+// it returns.
+func (e *Engine) atWork(x *Execution) (over func()) {
+	e.mu.Lock()
+	e.working[x.id] = x
+	e.mu.Unlock()
+	e.ahead.mu.Lock()
+	r := e.ahead.runs[x.id]
+	var run plan.Run
+	if r != nil {
+		run = r.run
+	}
+	e.ahead.mu.Unlock()
+	if run.Stop { // since it began
+		x.conclude(run)
+	}
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.working[x.id] == x {
+			delete(e.working, x.id)
+		}
 	}
 }
 
@@ -304,10 +330,10 @@ func (e *Engine) gone(ctx context.Context, r plan.Run) (bool, error) {
 
 // beat says that the task is being worked on, and looks whether it still is to
 // be, until ctx ends.
-func (x *Execution) beat(ctx context.Context, stop context.CancelCauseFunc) {
+func (x *Execution) beat(ctx context.Context) {
 	changed, unwatch, err := x.e.changes(x.id)
 	if err != nil {
-		stop(err)
+		x.stop(err)
 		return
 	}
 	defer unwatch()
@@ -324,19 +350,19 @@ func (x *Execution) beat(ctx context.Context, stop context.CancelCauseFunc) {
 				continue // it made the change itself
 			}
 			if en := x.e.recall(x.id); en != nil && en.doc.Serial >= serial {
-				x.conclude(en.doc.Run, stop) // this process wrote it
+				x.conclude(en.doc.Run) // this process wrote it
 				continue
 			}
 		case <-tick.C:
 			if x.msg.InProgress() == nil && x.e.reachable(ctx, lease/3) {
 				heard = time.Now()
 			} else if time.Since(heard) > lease {
-				stop(ErrCutOff)
+				x.stop(ErrCutOff)
 				return
 			}
 		}
 		if x.Fence() != 0 {
-			x.look(ctx, stop)
+			x.look(ctx)
 		}
 	}
 }
@@ -349,23 +375,23 @@ func (e *Engine) reachable(ctx context.Context, within time.Duration) bool {
 }
 
 // look reads the run's document and draws the conclusions.
-func (x *Execution) look(ctx context.Context, stop context.CancelCauseFunc) {
+func (x *Execution) look(ctx context.Context) {
 	ctx, done := context.WithTimeout(ctx, x.e.opts.Lease/3)
 	defer done()
 	if run, err := x.e.read(ctx, x.id); err == nil { // otherwise the next look will tell
-		x.conclude(run, stop)
+		x.conclude(run)
 	}
 }
 
 // conclude stops the work if run says that it is not to go on.
-func (x *Execution) conclude(run plan.Run, stop context.CancelCauseFunc) {
+func (x *Execution) conclude(run plan.Run) {
 	fence := x.Fence()
 	switch {
 	case fence == 0: // it has not begun
 	case run.Fence != fence || run.Worker == "" && !x.ended():
-		stop(nestor.ErrStale)
+		x.stop(nestor.ErrStale)
 	case run.Stop:
-		stop(run.Cancel)
+		x.stop(run.Cancel)
 	default:
 		x.update(run)
 	}

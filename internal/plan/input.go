@@ -11,6 +11,19 @@ import (
 // Input is something that concerns a run: one of the types below.
 type Input interface{ decide(*decision) error }
 
+// Together are several inputs as one: if one of them is refused, all are.
+type Together []Input
+
+func (list Together) decide(d *decision) error {
+	for _, in := range list {
+		if err := in.decide(d); err != nil {
+			return err
+		}
+		d.settle()
+	}
+	return nil
+}
+
 // Submit makes the run. For one that exists it changes nothing.
 type Submit struct {
 	ID       nestor.ID   `json:"id"`

@@ -117,6 +117,16 @@ func (r Run) Live() (list []nestor.ID) {
 	return list
 }
 
+// alive returns how many children have not ended.
+func (r Run) alive() (n int) {
+	for _, c := range r.Children {
+		if c.Status == "" {
+			n++
+		}
+	}
+	return n
+}
+
 // Left returns what of its budget nobody has spent or been granted. It means
 // nothing for a run without budget.
 func (r Run) Left() float64 {
@@ -217,16 +227,18 @@ func (d *decision) current(fence uint64) error {
 
 // settle draws the conclusions of any input: it ends what can end.
 func (d *decision) settle() {
-	if d.State == "" || d.State.Ended() || len(d.Live()) > 0 {
+	if d.State == "" || d.State.Ended() {
 		return
 	}
+	live := d.alive() > 0
 	switch {
-	case d.Result != nil:
+	case d.Result != nil && !live:
 		d.end()
-	case d.Cancel == nil:
+	case d.Cancel == nil || d.Result != nil:
 	case d.Worker != "":
-		d.Stop = true // it is not stopped before what is below it
-	default:
+		// It is not stopped before what is below it, unless it only waits for that.
+		d.Stop = d.Stop || !live || d.Wait != nil && d.Wait.For == nestor.ForChildren
+	case !live:
 		d.Result = &nestor.Result{}
 		d.end()
 	}
@@ -255,7 +267,9 @@ func (d *decision) finish(result nestor.Result) {
 	if live := d.Live(); len(live) > 0 {
 		d.State = nestor.Waiting
 		d.Wait = &nestor.Wait{For: nestor.ForChildren, Runs: live, Since: d.now, Reason: "it is done; what it started is being ended"}
-		d.cancelChildren(nestor.Cause{Kind: nestor.Stopped, By: "the end of the run above", Run: d.ID})
+		if d.Cancel == nil { // or they were told already
+			d.cancelChildren(nestor.Cause{Kind: nestor.Stopped, By: "the end of the run above", Run: d.ID})
+		}
 	}
 }
 

@@ -71,7 +71,7 @@ func (in Spawn) decide(d *decision) error {
 
 // grant returns the limits of a child that asks for some.
 func (d *decision) grant(asked nestor.Limits) (nestor.Limits, error) {
-	mine, live := d.Task.Limits, len(d.Live())
+	mine, live := d.Task.Limits, d.alive()
 	granted := asked.Or(nestor.Limits{
 		Turns: mine.Turns, Timeout: mine.Timeout, Depth: mine.Depth, Children: mine.Children, Failures: mine.Failures, Attempts: mine.Attempts,
 		Backoff: mine.Backoff, Resumes: mine.Resumes, Silence: mine.Silence, LimitWait: mine.LimitWait,

@@ -1,0 +1,244 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/engine"
+	"github.com/dfaf701a/nestor/internal/eventlog"
+	"github.com/dfaf701a/nestor/internal/plan"
+)
+
+// private is for an engine whose broker nobody else writes to.
+var private = engine.Options{Sole: true, Alone: true}
+
+// grow is an executor that has a tree of some breadth grow, as deep as it may, and
+// hang there; each run costs a cent. Those of even depth wait for those below them,
+// the others work on. Each that hangs, or works, says so on begun.
+func grow(breadth int, begun chan<- nestor.ID) func(context.Context, *engine.Execution) nestor.Result {
+	return func(ctx context.Context, x *engine.Execution) nestor.Result {
+		run := x.Run()
+		var ids []nestor.ID
+		if run.Depth() < run.Task.Limits.Depth {
+			for i := range breadth {
+				var after []nestor.ID
+				if i == breadth-1 && i > 0 {
+					after = ids[:1] // and never begins
+				}
+				id, err := x.Spawn(ctx, nestor.Task{Input: fmt.Sprint(run.Task.Input, i), After: after}, "", 0)
+				if err != nil {
+					return internal(err)
+				}
+				ids = append(ids, id)
+			}
+		}
+		begun <- run.ID
+		if len(ids) > 0 && run.Depth()%2 == 0 {
+			x.Await(ctx, ids...)
+		} else {
+			<-ctx.Done()
+		}
+		return nestor.Result{Status: nestor.Error, CostUSD: 0.01}
+	}
+}
+
+// A cancel ends a whole tree of an engine that is alone: what works, what waits and
+// what has not begun; each run once and after all below it, in the documents and in
+// the log, and what was leased is settled.
+func TestCancelEndsATreeThatIsDecidedAhead(t *testing.T) {
+	const breadth, depth = 4, 3
+	begun := make(chan nestor.ID, 1000)
+	n := open(t, embedded(t, t.TempDir()), private, 1000, grow(breadth, begun))
+	id := n.submit(t, nestor.Task{Input: "r", Limits: nestor.Limits{Depth: depth, Children: breadth, Descendants: 1000, BudgetUSD: 100}})
+	begins := 1 + (breadth-1)*(1+(breadth-1)*(1+(breadth-1))) // of each brood one comes after another
+	for range begins {
+		<-begun
+	}
+	if err := n.Cancel(within(t), id, nestor.Cause{By: "ada"}, false); err != nil {
+		t.Fatal(err)
+	}
+	root := n.wait(t, id)
+	if want := float64(begins) / 100; root.State != nestor.Cancelled || root.Spent+root.Below < want-1e-9 || root.Spent+root.Below > want+1e-9 {
+		t.Errorf("it is %s and cost %v, want %v", root.State, root.Spent+root.Below, want)
+	}
+	runs := 0
+	var look func(r plan.Run)
+	look = func(r plan.Run) {
+		runs++
+		if r.State != nestor.Cancelled || len(r.Live()) > 0 || r.Cancel == nil || r.Cancel.Run != id || r.Cancel.By != "ada" {
+			t.Errorf("%s is %s, by %v, with %d below it alive", r.Task.Input, r.State, r.Cancel, len(r.Live()))
+		}
+		for child := range r.Children {
+			below, err := n.Get(within(t), child)
+			if err != nil {
+				t.Fatal(err)
+			}
+			look(below)
+		}
+	}
+	look(root)
+	ends := treeEnds(t, n, id)
+	if len(ends) != runs {
+		t.Errorf("%d runs ended in the log, want %d", len(ends), runs)
+	}
+	if i := slices.Index(ends, id); i != len(ends)-1 {
+		t.Errorf("the root ended as number %d of %d", i+1, len(ends))
+	}
+	for i, ended := range ends {
+		if slices.Contains(ends[:i], ended) {
+			t.Errorf("%s ended twice", ended)
+		}
+		run, err := n.Get(within(t), ended)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for child := range run.Children {
+			if !slices.Contains(ends[:i], child) {
+				t.Errorf("%s ended in the log before one below it", run.Task.Input)
+			}
+		}
+	}
+}
+
+// treeEnds returns the runs of a tree in the order of their ends in the log, up to
+// that of the root.
+func treeEnds(t *testing.T, n *node, root nestor.ID) (ends []nestor.ID) {
+	t.Helper()
+	for e, err := range n.log.Follow(within(t), eventlog.Filter{Root: string(root)}, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		event, err := e.Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := event.(*nestor.ExecutionComplete); ok {
+			if ends = append(ends, event.Head().Run); event.Head().Run == root {
+				break
+			}
+		}
+	}
+	return ends
+}
+
+// A part of a tree is cancelled, and the whole of it meanwhile: all of it ends once,
+// and what is above the part hears of its end.
+func TestCancelOfAPartAndOfTheWhole(t *testing.T) {
+	const breadth, depth = 3, 3
+	begun := make(chan nestor.ID, 1000)
+	n := open(t, embedded(t, t.TempDir()), private, 1000, grow(breadth, begun))
+	for range 5 {
+		id := n.submit(t, nestor.Task{Input: "r", Limits: nestor.Limits{Depth: depth, Children: breadth, Descendants: 1000}})
+		for range 1 + (breadth-1)*(1+(breadth-1)*breadth) {
+			<-begun
+		}
+		root, err := n.Get(within(t), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, len(root.Children)+1)
+		for _, part := range append(root.Live(), id) {
+			go func() { done <- n.Cancel(context.Background(), part, nestor.Cause{By: "ada"}, true) }()
+		}
+		for range len(root.Children) + 1 {
+			if err := <-done; err != nil && !errors.Is(err, nestor.ErrEnded) {
+				t.Error(err)
+			}
+		}
+		root = n.wait(t, id)
+		if root.State != nestor.Cancelled || len(root.Live()) > 0 {
+			t.Errorf("it is %s, with %d below it alive", root.State, len(root.Live()))
+		}
+		if ends := treeEnds(t, n, id); len(ends) != 1+root.Used {
+			t.Errorf("%d runs ended, of %d", len(ends), 1+root.Used)
+		}
+	}
+}
+
+// What is slow to end is on record as cancelled meanwhile, and ends in its time.
+func TestCancelOfWhatIsSlowToEnd(t *testing.T) {
+	begun, release := make(chan nestor.ID, 2), make(chan struct{})
+	n := open(t, embedded(t, t.TempDir()), private, 2, func(ctx context.Context, x *engine.Execution) nestor.Result {
+		if x.Run().Depth() > 0 {
+			begun <- x.Run().ID
+			<-ctx.Done()
+			<-release
+			return nestor.Result{Status: nestor.Partial, Output: "half"}
+		}
+		child, err := x.Spawn(ctx, nestor.Task{}, "", 0)
+		if err != nil {
+			return internal(err)
+		}
+		x.Await(ctx, child)
+		return success("done")
+	})
+	id := n.submit(t, nestor.Task{Limits: nestor.Limits{Depth: 1, Children: 1, Descendants: 1}})
+	child := <-begun
+	waitFor(t, func() bool {
+		run, err := n.Get(within(t), id)
+		return err == nil && run.State == nestor.Waiting
+	}, "the root waits")
+	if err := n.Cancel(within(t), id, nestor.Cause{By: "ada"}, false); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		run, err := n.Get(within(t), child)
+		return err == nil && run.Cancel != nil && run.Stop && !run.State.Ended()
+	}, "the child is on record as cancelled")
+	if run, err := n.Get(within(t), id); err != nil || run.State.Ended() {
+		t.Errorf("the root is %s before the child has ended, %v", run.State, err)
+	}
+	close(release)
+	if run := n.wait(t, child); run.State != nestor.Cancelled || run.Result.Output != "half" {
+		t.Errorf("the child is %s, %+v", run.State, run.Result)
+	}
+	if run := n.wait(t, id); run.State != nestor.Success || run.Used != 1 {
+		t.Errorf("the root, which was done in time, is %s, with %d below it", run.State, run.Used)
+	}
+}
+
+// An engine that ends while a tree is ending leaves what the next one goes on with.
+func TestCancelGoesOnInTheNextProcess(t *testing.T) {
+	const breadth, depth = 3, 3
+	dir := t.TempDir()
+	for round := range 3 {
+		begun := make(chan nestor.ID, 1000)
+		b := embedded(t, dir)
+		n := open(t, b, private, 1000, grow(breadth, begun))
+		id := n.submit(t, nestor.Task{Input: "r", Limits: nestor.Limits{Depth: depth, Children: breadth, Descendants: 1000, Resumes: 100}})
+		for range 1 + (breadth-1)*(1+(breadth-1)*breadth) {
+			<-begun
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Duration(round)*time.Millisecond)
+		n.Cancel(ctx, id, nestor.Cause{By: "ada"}, false) // it may be acknowledged or not
+		stop()
+		run, err := n.Get(within(t), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancelled := run.Cancel != nil
+		n.stop()
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		b = embedded(t, dir)
+		n = open(t, b, private, 1000, grow(breadth, begun))
+		if !cancelled {
+			n.Cancel(within(t), id, nestor.Cause{By: "ada"}, false)
+		}
+		root := n.wait(t, id)
+		if root.State != nestor.Cancelled || len(root.Live()) > 0 {
+			t.Errorf("it is %s, with %d below it alive", root.State, len(root.Live()))
+		}
+		if ends := treeEnds(t, n, id); len(ends) != 1+root.Used {
+			t.Errorf("%d runs ended, of %d", len(ends), 1+root.Used)
+		}
+		n.stop()
+		b.Close()
+	}
+}
