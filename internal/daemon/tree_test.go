@@ -2,8 +2,8 @@ package daemon_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -113,11 +113,10 @@ func TestCancelAtTheRootEndsTheTree(t *testing.T) {
 		name, input          string
 		runs, breadth, depth int
 		slots                int
-		within               time.Duration // in a soak; zero where each level has to wait for the one below it
 	}{
-		{"wide, most without a slot", "node r x", 1 + wide, wide, 1, 16, time.Minute},
-		{"mixed, all at work", "node r xxx", mixed, breadth, 3, mixed, time.Minute},
-		{"deep", "deep " + strings.Repeat("x", depth), 1 + depth, 1, depth, 8, 0},
+		{"wide, most without a slot", "node r x", 1 + wide, wide, 1, 16},
+		{"mixed, all at work", "node r xxx", mixed, breadth, 3, mixed},
+		{"deep", "deep " + strings.Repeat("x", depth), 1 + depth, 1, depth, 8},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := settings{Dir: place(t), Provider: "scripted", Slots: test.slots, Script: treeScript(test.breadth, "{hang: true}")}
@@ -135,11 +134,7 @@ func TestCancelAtTheRootEndsTheTree(t *testing.T) {
 			if err != nil || run.State != nestor.Cancelled {
 				t.Fatalf("it is %s, %v", run.State, err)
 			}
-			took := time.Since(began)
-			t.Logf("%d runs were cancelled within %v", test.runs, took)
-			if os.Getenv("NESTOR_SOAK") != "" && test.within > 0 && took > test.within {
-				t.Errorf("it took %v, want %v at most", took, test.within)
-			}
+			t.Logf("%d runs were cancelled within %v", test.runs, time.Since(began))
 			// Who hears that the one below it was cancelled before it is told to end
 			// itself, may have ended well.
 			endedOnce(t, client, id, test.runs, nestor.Cancelled, nestor.Success)
@@ -241,6 +236,50 @@ func TestTreesOutliveKills(t *testing.T) {
 		if left := leftovers(t, s.Dir); len(left) > 0 {
 			t.Errorf("left running: %q", left)
 		}
+	}
+}
+
+// A tree that is cancelled ends, each run once and all of them cancelled, also if the
+// daemon is killed in the middle of that.
+func TestCancelledTreesOutliveKills(t *testing.T) {
+	const breadth, levels = 3, 3
+	all := power(breadth, levels)
+	s := settings{Dir: place(t), Provider: "scripted", Slots: all, Script: treeScript(breadth, "{hang: true}")}
+	chance := seed(t)
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Minute)
+	defer stop()
+	client := s.client(t)
+	limits := treeLimits(breadth, levels, all)
+	limits.Resumes = 1000
+	p := s.start(t)
+	for range slice(3, 50) {
+		id := submit(t, client, nestor.Task{Input: "node r " + strings.Repeat("x", levels), Limits: limits})
+		for !allHang(ctx, t, client, id, all, all) {
+		}
+		cancelled := make(chan error, 1)
+		go func() { cancelled <- client.Cancel(ctx, id, api.Cancellation{By: "ada"}) }()
+		select {
+		case <-time.After(time.Duration(chance.IntN(60)) * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatal(context.Cause(ctx))
+		}
+		p.kill()
+		err := <-cancelled
+		p = s.start(t)
+		if err != nil { // it is not known whether it was heard
+			if err = client.Cancel(ctx, id, api.Cancellation{By: "ada"}); err != nil && !errors.Is(err, nestor.ErrEnded) {
+				t.Fatal(err)
+			}
+		}
+		run, err := client.Wait(ctx, id)
+		if err != nil || run.State != nestor.Cancelled {
+			t.Fatalf("it is %s, %+v, %v", run.State, run.Error, err)
+		}
+		endedOnce(t, client, id, all, nestor.Cancelled)
+	}
+	p.stop(t)
+	if left := leftovers(t, s.Dir); len(left) > 0 {
+		t.Errorf("left running: %q", left)
 	}
 }
 

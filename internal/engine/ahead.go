@@ -382,14 +382,7 @@ func (e *Engine) sendAll(list []writing) {
 	for _, level := range levels(list) {
 		var all sync.WaitGroup
 		for _, w := range level {
-			all.Go(func() {
-				defer close(w.next.sent)
-				if w.next.err = e.sendLeft(w); w.next.err != nil {
-					e.forget(w.id)
-					return
-				}
-				e.over(w.next.doc.Run)
-			})
+			all.Go(func() { e.sent(w.id, w.next, e.sendLeft(w)) })
 		}
 		all.Wait()
 	}

@@ -230,15 +230,9 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, ins []plan
 	e.remember(id, next)
 	e.notify(id, next)
 	e.behind(func() {
-		defer close(next.sent)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
-		next.err = e.follow(ctx, id, en, next)
-		if next.err != nil {
-			e.forget(id) // whoever comes next reads it, and sends them
-			return
-		}
-		e.over(run)
+		e.sent(id, next, e.follow(ctx, id, en, next))
 	})
 	return next, nil, nil
 }

@@ -60,6 +60,7 @@ func (e *Engine) remember(id nestor.ID, en *entry) {
 	defer e.mu.Unlock()
 	if en.doc.Run.State.Ended() {
 		delete(e.known, id)
+		e.ending[id] = en
 		return
 	}
 	if len(e.known) >= maxKnown {
@@ -69,6 +70,23 @@ func (e *Engine) remember(id nestor.ID, en *entry) {
 		}
 	}
 	e.known[id] = en
+}
+
+// sent takes note that the commands of a document were carried out, or could not be:
+// then whoever comes next reads it, and sends them.
+func (e *Engine) sent(id nestor.ID, en *entry, err error) {
+	en.err = err
+	close(en.sent)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ending[id] == en {
+		delete(e.ending, id)
+	}
+	if err != nil {
+		delete(e.known, id)
+		return
+	}
+	e.over(en.doc.Run)
 }
 
 func (e *Engine) forget(id nestor.ID) {

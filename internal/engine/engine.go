@@ -83,6 +83,7 @@ type Engine struct {
 
 	mu      sync.Mutex               // guards what follows
 	known   map[nestor.ID]*entry     // documents that this process wrote, of runs that have not ended
+	ending  map[nestor.ID]*entry     // those of runs that have, until their commands are carried out
 	ends    map[nestor.ID][]*gift    // ends of children that wait for the turn of their parent
 	working map[nestor.ID]*Execution // attempts that are at work in this process
 	sending int                      // what is done behind: documents that are written ahead, and their commands
@@ -108,7 +109,7 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 		return nil, fmt.Errorf("opening the documents of runs: %w", b.Explain(err))
 	}
 	e := &Engine{
-		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver),
+		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{}, ending: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver),
 		working: map[nestor.ID]*Execution{}, ahead: ahead{runs: map[nestor.ID]*falling{}, changed: map[nestor.ID]*falling{}, more: make(chan struct{}, 1), sent: make(chan struct{})},
 		replicated: stream.CachedInfo().Config.Replicas > 1, hash: maphash.MakeSeed(),
 	}
@@ -258,10 +259,23 @@ func (e *Engine) Get(ctx context.Context, id nestor.ID) (plan.Run, error) {
 }
 
 // Wait waits until the run has ended and returns it. If ctx ends first it returns
-// the cause. A run that was told of but is not there yet is waited for too.
+// the cause. A run that was told of but is not there yet is waited for too. If its
+// end was written by this process, it is in the log too.
 func (e *Engine) Wait(ctx context.Context, id nestor.ID) (plan.Run, error) {
-	return e.until(ctx, id, func(r plan.Run) bool { return r.State.Ended() })
+	run, err := e.until(ctx, id, hasEnded)
+	if err != nil {
+		return run, err
+	}
+	e.mu.Lock()
+	en := e.ending[id]
+	e.mu.Unlock()
+	if en != nil {
+		en.carriedOut(ctx) // if it cannot be, the next process does it
+	}
+	return run, nil
 }
+
+func hasEnded(r plan.Run) bool { return r.State.Ended() }
 
 // until waits until a run is as done wants it.
 func (e *Engine) until(ctx context.Context, id nestor.ID, done func(plan.Run) bool) (plan.Run, error) {

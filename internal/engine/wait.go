@@ -77,7 +77,7 @@ func (x *Execution) AwaitAny(ctx context.Context, runs ...nestor.ID) ([]plan.Run
 // seen waits until a run has ended and, if it is a child, until this run has heard
 // of it: then what it had leased is back.
 func (x *Execution) seen(ctx context.Context, id nestor.ID) (plan.Run, error) {
-	run, err := x.e.Wait(ctx, id)
+	run, err := x.e.until(ctx, id, hasEnded)
 	if err != nil {
 		return run, err
 	}
