@@ -83,7 +83,7 @@ type layout struct {
 // written last, and not by a replica that may lag.
 var current = layout{
 	version: 3,
-	steps:   []func(context.Context, jetstream.JetStream) error{nil, nil}, // 2 has Results, in 3 documents of Runs can be written together
+	steps:   []func(context.Context, jetstream.JetStream) error{nil, nil}, // 2 has Results, in 3 those of Runs and Events can be stored together
 	streams: []jetstream.StreamConfig{
 		{
 			Name:      Orch,
@@ -105,7 +105,7 @@ var current = layout{
 			Duplicates:        10 * time.Minute,
 			AllowMsgSchedules: true,
 		},
-		{
+		together(jetstream.StreamConfig{
 			Name:      Events,
 			Subjects:  []string{EventSubject + "*.*"},
 			Retention: jetstream.LimitsPolicy,
@@ -113,7 +113,7 @@ var current = layout{
 			// twice by the sequence that they expect, which is exact; and all ids
 			// within the window are read again at every start.
 			Duplicates: 100 * time.Millisecond,
-		},
+		}),
 		together(bucket(Runs)),
 		aged(bucket(Results), 30*24*time.Hour),
 		{

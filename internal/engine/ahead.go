@@ -376,38 +376,54 @@ func (e *Engine) writeRuns(ctx context.Context, list []writing) error {
 	return nil
 }
 
-// sendAll carries out what documents command, those of the runs furthest down
-// first: who sees the end of a run in the log has seen those of all below it.
+// sendAll carries out what documents command. Their events come together, those of
+// the runs furthest down first: who sees the end of a run in the log has seen those
+// of all below it.
 func (e *Engine) sendAll(list []writing) {
-	for _, level := range levels(list) {
-		var all sync.WaitGroup
-		for _, w := range level {
-			all.Go(func() { e.sent(w.id, w.next, e.sendLeft(w)) })
-		}
-		all.Wait()
-	}
-}
-
-// levels cuts a list into those at equal depths.
-func levels(list []writing) (cut [][]writing) {
-	for from, i := 0, 1; i <= len(list); i++ {
-		if i == len(list) || list[i].next.doc.Run.Depth() != list[from].next.doc.Run.Depth() {
-			cut, from = append(cut, list[from:i]), i
-		}
-	}
-	return cut
-}
-
-// sendLeft carries out what is left to do for a document, behind what the one before
-// it commands.
-func (e *Engine) sendLeft(w writing) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	before := w.base.doc.Outbox
-	if w.base.sent != nil && w.base.carriedOut(ctx) == nil {
-		before = nil
+	var ready []writing
+	var marks []uint64
+	var events [][]nestor.Event
+	for _, w := range list {
+		if err := e.flush(ctx, w.id, w.base); err != nil { // of what it replaced
+			e.sent(w.id, w.next, err)
+			continue
+		}
+		ready, marks, events = append(ready, w), append(marks, w.next.doc.Serial), append(events, eventsOf(w.left))
 	}
-	return e.send(ctx, w.id, w.next.doc.Run, append(slices.Clip(before), batch{w.next.doc.Serial, w.left}))
+	err := e.log.OnceAll(ctx, marks, events)
+	var all sync.WaitGroup
+	for _, w := range ready {
+		all.Go(func() {
+			err := err
+			if err == nil {
+				err = e.send(ctx, w.id, w.next.doc.Run, []batch{{w.next.doc.Serial, withoutEvents(w.left)}})
+			}
+			e.sent(w.id, w.next, err)
+		})
+	}
+	all.Wait()
+}
+
+func eventsOf(list []plan.Command) (events []nestor.Event) {
+	for _, c := range list {
+		if emit, ok := c.(plan.Emit); ok {
+			events = append(events, emit.Event)
+		}
+	}
+	return events
+}
+
+// withoutEvents returns commands with nil for those that are events.
+func withoutEvents(list []plan.Command) []plan.Command {
+	left := slices.Clone(list)
+	for i, c := range left {
+		if _, ok := c.(plan.Emit); ok {
+			left[i] = nil
+		}
+	}
+	return left
 }
 
 // abandon gives up what could not be written: whoever waits for it is told so, and

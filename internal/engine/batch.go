@@ -3,10 +3,8 @@ package engine
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,7 +25,7 @@ type draft struct {
 func (e *Engine) writeAll(ctx context.Context, list []draft) ([]uint64, error) {
 	for began := time.Now(); ; {
 		revisions, err := e.writeTogether(ctx, list)
-		if err != nil && !isAway(err) || len(list) == 1 {
+		if err != nil && !isAway(err) {
 			revisions, err = e.writeEach(ctx, list) // it says what is wrong with which
 		}
 		if err == nil || !e.patient(ctx, began, err) {
@@ -57,51 +55,22 @@ func (e *Engine) writeEach(ctx context.Context, list []draft) ([]uint64, error) 
 	return revisions, nil
 }
 
-// Headers of a batch, which the client has no names for.
-const (
-	batchID     = "Nats-Batch-Id"
-	batchNumber = "Nats-Batch-Sequence"
-	batchCommit = "Nats-Batch-Commit"
-)
-
-// writeTogether writes documents as one batch, which the server syncs once.
+// writeTogether writes documents as one batch.
 func (e *Engine) writeTogether(ctx context.Context, list []draft) ([]uint64, error) {
-	id := nats.NewInbox()
-	var last *nats.Msg
+	messages := make([]*nats.Msg, len(list))
 	for i, d := range list {
-		msg := nats.NewMsg("$KV." + broker.Runs + "." + d.name)
-		msg.Data = d.data
-		msg.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(d.revision, 10))
-		msg.Header.Set(batchID, id[len(nats.InboxPrefix):])
-		msg.Header.Set(batchNumber, strconv.Itoa(i+1))
-		if i == len(list)-1 {
-			msg.Header.Set(batchCommit, "1")
-			last = msg
-			break
-		}
-		if err := e.b.Conn().PublishMsg(msg); err != nil {
-			return nil, err
-		}
+		messages[i] = &nats.Msg{Subject: "$KV." + broker.Runs + "." + d.name, Data: d.data}
+		broker.Expect(messages[i], d.revision)
 	}
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
-	answer, err := e.b.Conn().RequestMsgWithContext(ctx, last)
+	last, err := e.b.Together(ctx, messages)
 	if err != nil {
-		return nil, fmt.Errorf("writing %d documents: %w", len(list), e.b.Explain(err))
-	}
-	var stored struct {
-		Error    *jetstream.APIError `json:"error"`
-		Sequence uint64              `json:"seq"` // of the last one
-	}
-	if err := json.Unmarshal(answer.Data, &stored); err != nil {
-		return nil, fmt.Errorf("writing %d documents: the server answers %.80q: %w", len(list), answer.Data, err)
-	}
-	if stored.Error != nil {
-		return nil, fmt.Errorf("writing %d documents: %w", len(list), e.b.Explain(stored.Error))
+		return nil, err
 	}
 	revisions := make([]uint64, len(list))
 	for i := range revisions {
-		revisions[i] = stored.Sequence - uint64(len(list)-1-i)
+		revisions[i] = last - uint64(len(list)-1-i)
 	}
 	return revisions, nil
 }

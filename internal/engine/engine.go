@@ -38,6 +38,8 @@ type Log interface {
 	// Once appends events of one run, together, unless some of the same mark or
 	// a higher one were appended to it before.
 	Once(ctx context.Context, mark uint64, events ...nestor.Event) error
+	// OnceAll is Once for several runs, in that order: marks[i] is that of events[i].
+	OnceAll(ctx context.Context, marks []uint64, events [][]nestor.Event) error
 }
 
 // Options are those of an Engine. The zero value works.

@@ -480,13 +480,18 @@ func (w *Writer) publish(ctx context.Context, c *chunk, last uint64) (uint64, er
 	if err != nil {
 		return 0, err
 	}
-	for acked := w.log.acked.Load(); acked < ack.Sequence && !w.log.acked.CompareAndSwap(acked, ack.Sequence); {
-		acked = w.log.acked.Load()
-	}
+	w.log.storedUpTo(ack.Sequence)
 	if ack.Sequence > maxSeq {
 		return 0, fmt.Errorf("the log is full: its sequence is %d", ack.Sequence)
 	}
 	return ack.Sequence, nil
+}
+
+// storedUpTo takes note that a chunk of that sequence was stored here.
+func (l *Log) storedUpTo(seq uint64) {
+	for acked := l.acked.Load(); acked < seq && !l.acked.CompareAndSwap(acked, seq); {
+		acked = l.acked.Load()
+	}
 }
 
 // lookup finds the end of the run. If c was sent it may be what follows the end

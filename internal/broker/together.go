@@ -1,0 +1,69 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Headers of a batch, which the client has no names for.
+const (
+	batchID     = "Nats-Batch-Id"
+	batchNumber = "Nats-Batch-Sequence"
+	batchCommit = "Nats-Batch-Commit"
+)
+
+// Expect has a message stored only if the last one on its subject has that sequence;
+// zero means that there is none.
+func Expect(msg *nats.Msg, last uint64) {
+	if msg.Header == nil {
+		msg.Header = nats.Header{}
+	}
+	msg.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
+}
+
+// MaxTogether is how many messages Together takes.
+const MaxTogether = 1000
+
+// Together stores messages of one stream, all or none of them, and syncs them once.
+// They follow each other; the sequence of the last one is returned.
+func (b *Broker) Together(ctx context.Context, messages []*nats.Msg) (last uint64, err error) {
+	if len(messages) == 0 {
+		return 0, nil
+	}
+	id := nats.NewInbox()[len(nats.InboxPrefix):]
+	commit := messages[len(messages)-1]
+	for i, msg := range messages {
+		if msg.Header == nil {
+			msg.Header = nats.Header{}
+		}
+		msg.Header.Set(batchID, id)
+		msg.Header.Set(batchNumber, strconv.Itoa(i+1))
+		if msg == commit {
+			break
+		}
+		if err := b.nc.PublishMsg(msg); err != nil {
+			return 0, fmt.Errorf("storing %d messages: %w", len(messages), b.Explain(err))
+		}
+	}
+	commit.Header.Set(batchCommit, "1")
+	answer, err := b.nc.RequestMsgWithContext(ctx, commit)
+	if err != nil {
+		return 0, fmt.Errorf("storing %d messages: %w", len(messages), b.Explain(err))
+	}
+	var stored struct {
+		Error    *jetstream.APIError `json:"error"`
+		Sequence uint64              `json:"seq"`
+	}
+	if err := json.Unmarshal(answer.Data, &stored); err != nil {
+		return 0, fmt.Errorf("storing %d messages: the server answers %.80q: %w", len(messages), answer.Data, err)
+	}
+	if stored.Error != nil {
+		return 0, fmt.Errorf("storing %d messages: %w", len(messages), b.Explain(stored.Error))
+	}
+	return stored.Sequence, nil
+}

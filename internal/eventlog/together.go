@@ -1,0 +1,138 @@
+package eventlog
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
+)
+
+// OnceAll is Once for several runs, of which each is there once: marks[i] is that of
+// events[i]. They are stored in that order, and synced together.
+func (l *Log) OnceAll(ctx context.Context, marks []uint64, events [][]nestor.Event) error {
+	if err := l.running(ctx); err != nil {
+		return fmt.Errorf("appending to %d runs: %w", len(marks), err)
+	}
+	if l.together(ctx, marks, events) {
+		return nil
+	}
+	for i, mark := range marks { // they can only be stored one by one, or one of them cannot be
+		if err := l.Once(ctx, mark, events[i]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookups is how many ends of runs are looked for at once.
+const lookups = 8
+
+// together stores events of several runs in one batch, and tells whether they are
+// stored.
+func (l *Log) together(ctx context.Context, marks []uint64, events [][]nestor.Event) bool {
+	var list []*portion
+	defer func() {
+		for _, s := range list {
+			s.w.release()
+		}
+	}()
+	for i, mark := range marks {
+		if len(events[i]) == 0 {
+			continue
+		}
+		s, err := l.portion(mark, events[i])
+		if err != nil || !s.w.hold() {
+			return false
+		}
+		list = append(list, s)
+	}
+	var looking errgroup.Group
+	looking.SetLimit(lookups)
+	for _, s := range list { // those who execute a run append to it too
+		looking.Go(func() error { return s.w.lookup(ctx, s.c, false) })
+	}
+	if looking.Wait() != nil {
+		return false
+	}
+	left := slices.DeleteFunc(slices.Clone(list), func(s *portion) bool { return s.c.mark <= s.w.tail.mark }) // these are there
+	messages := make([]*nats.Msg, len(left))
+	for i, s := range left {
+		s.c.n, s.c.fence = s.w.tail.next, s.w.tail.fence
+		messages[i] = &nats.Msg{Subject: Filter{s.w.root, s.w.run}.subject(), Data: s.c.encode()}
+		broker.Expect(messages[i], s.w.tail.seq)
+	}
+	ctx, cancel := l.link.attempt(ctx)
+	defer cancel()
+	last, err := l.broker.Together(ctx, messages)
+	if err != nil || last > maxSeq {
+		return false
+	}
+	for i, s := range left {
+		s.c.seq = last - uint64(len(left)-1-i)
+		s.w.stored(s.c, s.entries)
+	}
+	l.storedUpTo(last)
+	return true
+}
+
+// portion is what a batch has for one run.
+type portion struct {
+	w       *Writer
+	entries []*entry
+	c       *chunk
+}
+
+func (l *Log) portion(mark uint64, events []nestor.Event) (*portion, error) {
+	head := events[0].Head()
+	w, err := l.sharedWriter(string(head.Root), string(head.Run), false)
+	if err != nil {
+		return nil, err
+	}
+	s := &portion{w: w}
+	for _, e := range events {
+		data, err := encode(e)
+		if err == nil {
+			data, err = oneLine(json.RawMessage(data))
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.entries = append(s.entries, &entry{data: data, mark: mark})
+	}
+	if s.c = w.chunk(s.entries); s.c.size > roomy || len(events) > maxEvents {
+		return nil, ErrTooLarge
+	}
+	return s, nil
+}
+
+// hold keeps others from storing what is queued until release, unless somebody is
+// about it, or the log ends.
+func (w *Writer) hold() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log.closing.Lock()
+	defer w.log.closing.Unlock()
+	if w.flushing || len(w.queue) > 0 || w.err != nil || w.log.closed {
+		return false
+	}
+	w.flushing = true
+	w.log.flushes.Add(1)
+	return true
+}
+
+// release has what was queued meanwhile stored.
+func (w *Writer) release() {
+	defer w.log.flushes.Done()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flushing = false
+	if len(w.queue) > 0 {
+		w.startLocked() // if the log ends, those who wait are told
+	}
+}
