@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 )
@@ -85,12 +86,25 @@ var roles = map[string]func() error{
 		}()
 		size, _ := strconv.Atoi(os.Getenv("SIZE"))
 		data := []byte(strings.Repeat("x", max(size, 300)))
-		for {
-			ack, err := b.JetStream().Publish(ctx, "event.root.run", data)
+		for n := 0; ; n++ {
+			var last uint64
+			var err error
+			if n%5 == 4 {
+				var several []*nats.Msg
+				for range 7 {
+					several = append(several, &nats.Msg{Subject: "event.root.run", Data: data})
+				}
+				last, err = b.Together(ctx, several)
+			} else {
+				var ack *jetstream.PubAck
+				if ack, err = b.JetStream().Publish(ctx, "event.root.run", data); err == nil {
+					last = ack.Sequence
+				}
+			}
 			if err != nil {
 				return b.Explain(err)
 			}
-			fmt.Println(ack.Sequence)
+			fmt.Println(last)
 		}
 	},
 }
