@@ -72,6 +72,11 @@ bench-run: tools ## What 'nestor run' adds to the provider beneath it
 	go build -o bin/bench-run ./tools/bench-run
 	BENCH_NESTOR=$(CURDIR)/bin/nestor bin/bench-run
 
+.PHONY: bench-tree
+bench-tree: ## Trees of a thousand runs: how long they take to grow, and to end by a cancel
+	go build -o bin/bench-tree ./tools/bench-tree
+	bin/bench-tree
+
 .PHONY: bench-agentfile
 bench-agentfile: ## What definitions of agents cost: files, options, ten thousand runs
 	go build -o bin/bench-agentfile ./tools/bench-agentfile

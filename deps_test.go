@@ -379,6 +379,14 @@ var architecture = rules{
 				"net":       "it serves the scripted model",
 			},
 		},
+		"tools/bench-tree": {
+			why:  "it uses the daemon as anybody would",
+			ours: []string{".", "agent/scripted", "api", "internal/daemon", "internal/sandbox"},
+			outside: allow{
+				"os":        "",
+				"os/signal": "Ctrl-C",
+			},
+		},
 		"cmd/nestor": {
 			why:     "main is ten lines over internal/cli",
 			ours:    []string{"internal/cli", "internal/sandbox"},

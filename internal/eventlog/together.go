@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/broker"
@@ -30,9 +31,6 @@ func (l *Log) OnceAll(ctx context.Context, marks []uint64, events [][]nestor.Eve
 	return nil
 }
 
-// lookups is how many ends of runs are looked for at once.
-const lookups = 8
-
 // together stores events of several runs in one batch, and tells whether they are
 // stored.
 func (l *Log) together(ctx context.Context, marks []uint64, events [][]nestor.Event) bool {
@@ -52,12 +50,7 @@ func (l *Log) together(ctx context.Context, marks []uint64, events [][]nestor.Ev
 		}
 		list = append(list, s)
 	}
-	var looking errgroup.Group
-	looking.SetLimit(lookups)
-	for _, s := range list { // those who execute a run append to it too
-		looking.Go(func() error { return s.w.lookup(ctx, s.c, false) })
-	}
-	if looking.Wait() != nil {
+	if !lookUp(ctx, list) { // those who execute a run append to it too
 		return false
 	}
 	left := slices.DeleteFunc(slices.Clone(list), func(s *portion) bool { return s.c.mark <= s.w.tail.mark }) // these are there
@@ -79,6 +72,24 @@ func (l *Log) together(ctx context.Context, marks []uint64, events [][]nestor.Ev
 	}
 	l.storedUpTo(last)
 	return true
+}
+
+// lookUp finds the ends of runs, some at once, and tells whether it found all.
+func lookUp(ctx context.Context, list []*portion) bool {
+	const atOnce = 8
+	var all sync.WaitGroup
+	var failed atomic.Bool
+	for first := range atOnce {
+		all.Go(func() {
+			for i := first; i < len(list) && !failed.Load(); i += atOnce {
+				if list[i].w.lookup(ctx, list[i].c, false) != nil {
+					failed.Store(true)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return !failed.Load()
 }
 
 // portion is what a batch has for one run.

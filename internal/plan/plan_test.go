@@ -167,6 +167,38 @@ func TestCancelEndsWhatIsBelowFirst(t *testing.T) {
 	}
 }
 
+func TestCancelStopsWhatOnlyWaitsForThoseBelow(t *testing.T) {
+	s := running(t, nil)
+	s.must(plan.Spawn{Fence: s.Fence, Child: child})
+	s.must(plan.Report{Fence: s.Fence, Wait: &nestor.Wait{For: nestor.ForChildren, Runs: []nestor.ID{child}}})
+	s.must(plan.Cancel{Cause: nestor.Cause{Kind: nestor.Stopped, By: "ada"}})
+	if len(s.told(child)) != 1 || !s.Stop {
+		t.Fatalf("the child was told %v, stop is %v", s.told(child), s.Stop)
+	}
+	s.must(plan.Finish{Fence: s.Fence, Result: nestor.Result{Status: nestor.Error}})
+	if s.State.Ended() || len(s.told(child)) != 0 {
+		t.Fatalf("it is %s, and the child, which was told before, was told %v", s.State, s.told(child))
+	}
+	s.must(plan.ChildEnded{Child: child, Status: nestor.Cancelled})
+	if s.State != nestor.Cancelled {
+		t.Errorf("it is %s when all below has ended", s.State)
+	}
+}
+
+func TestInputsTogetherAreAsOneByOne(t *testing.T) {
+	s := running(t, nil)
+	s.must(plan.Spawn{Fence: s.Fence, Child: child})
+	s.must(plan.Spawn{Fence: s.Fence, Child: other})
+	ends := plan.Together{plan.ChildEnded{Child: child, Status: nestor.Success}, plan.ChildEnded{Child: other, Status: nestor.Error, Spent: 1}}
+	if err := s.give(append(ends, plan.ChildEnded{Child: root})); !errors.Is(err, nestor.ErrRunNotFound) || len(s.Live()) != 2 {
+		t.Errorf("one of them is refused: %v, and %d live", err, len(s.Live()))
+	}
+	s.must(append(ends, plan.Finish{Fence: s.Fence, Result: nestor.Result{Status: nestor.Success}}))
+	if s.State != nestor.Success || s.Below != 1 || s.Used != 2 {
+		t.Errorf("it is %s, with %v USD spent by %d below", s.State, s.Below, s.Used)
+	}
+}
+
 func TestCancelNowDoesNotWait(t *testing.T) {
 	s := running(t, nil)
 	s.must(plan.Spawn{Fence: s.Fence, Child: child})
