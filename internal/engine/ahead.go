@@ -1,11 +1,7 @@
 package engine
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,12 +19,12 @@ import (
 // another stays in its own outbox; and of two documents that of the run further
 // down is written first, so that no run has heard of an end that may be lost.
 type ahead struct {
-	more chan struct{} // capacity 1: wakes who writes when a run has ended
+	more chan struct{} // capacity 1: wakes who writes when something is urgent
 
 	mu      sync.Mutex // guards all that follows
 	runs    map[nestor.ID]*falling
 	changed map[nestor.ID]*falling // those of them that are not written as they were decided
-	ended   bool                   // of those, some have ended
+	urgent  bool                   // of those, some are to be written at once
 	writing bool                   // a goroutine writes them
 	sent    chan struct{}          // closed when what the last that were written command is carried out
 }
@@ -47,6 +43,12 @@ type falling struct {
 // soon is how long a run that is about to end may be unwritten: it is written with
 // its end, if that does not take long.
 const soon = time.Second
+
+// urgent tells whether it is to be written at once: it has ended, or an attempt that
+// is at work waits for it.
+func (r *falling) urgent() bool {
+	return r.run.State.Ended() || len(r.gifts) > 0 && r.run.Worker != ""
+}
 
 // fell gives runs the cancels that one above them tells them, and to those below
 // them what follows from that.
@@ -170,7 +172,7 @@ func (a *ahead) decide(id nestor.ID, in plan.Input, todo *inputs, cancels *[]pla
 		r.since = time.Now()
 		a.changed[id] = r
 	}
-	a.ended = a.ended || run.State.Ended()
+	a.urgent = a.urgent || run.State.Ended()
 	r.commands = append(r.commands, commands...)
 	for _, c := range commands {
 		if tell, ok := c.(plan.Tell); ok {
@@ -221,6 +223,7 @@ func (e *Engine) giveAhead(id nestor.ID, group []*gift) bool {
 		}
 		r.gifts = append(r.gifts, g)
 	}
+	e.ahead.urgent = e.ahead.urgent || r.urgent()
 	run := r.run
 	e.startLocked()
 	e.ahead.mu.Unlock()
@@ -235,215 +238,4 @@ func (e *Engine) giveAhead(id nestor.ID, group []*gift) bool {
 		})
 	}
 	return true
-}
-
-// startLocked has somebody write what was decided.
-func (e *Engine) startLocked() {
-	if e.ahead.ended {
-		select {
-		case e.ahead.more <- struct{}{}:
-		default:
-		}
-	}
-	if e.ahead.writing || len(e.ahead.changed) == 0 {
-		return
-	}
-	e.ahead.writing = true
-	e.behind(e.writeAhead)
-}
-
-// writeAhead writes what was decided, until all is.
-func (e *Engine) writeAhead() {
-	ctx := context.Background()
-	for {
-		list, wait := e.ahead.due()
-		if len(list) == 0 && wait == 0 {
-			return
-		}
-		if len(list) == 0 {
-			later := time.NewTimer(wait)
-			select {
-			case <-later.C:
-			case <-e.ahead.more:
-				later.Stop()
-			}
-			continue
-		}
-		for ; len(list) > 0; list = list[min(maxWrites, len(list)):] {
-			if err := e.writeRuns(ctx, list[:min(maxWrites, len(list))]); err != nil {
-				e.abandon(list, err)
-				return
-			}
-		}
-	}
-}
-
-// writing is a document that is about to be written.
-type writing struct {
-	id         nestor.ID
-	run        *falling
-	base, next *entry
-	left       []plan.Command // what is to be done about it
-	gifts      []*gift
-}
-
-// maxWrites is how many documents are written in one batch; a server takes no more
-// than a thousand messages.
-const maxWrites = 256
-
-// due takes out what is to be written now, the runs furthest down first, and tells
-// how long the rest can wait; zero if there is none, and nobody writes any more.
-func (a *ahead) due() (list []writing, wait time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for id, r := range a.changed {
-		if left := soon - time.Since(r.since); left > 0 && !r.run.State.Ended() {
-			if wait == 0 || left < wait {
-				wait = left
-			}
-			continue
-		}
-		next := &entry{doc: document{Run: r.run, Serial: r.base.doc.Serial + 1, Outbox: r.outbox()}, sent: make(chan struct{})}
-		if len(r.commands) > 0 {
-			next.doc.Outbox = append(next.doc.Outbox, batch{next.doc.Serial, r.commands})
-		}
-		list = append(list, writing{id, r, r.base, next, r.left, r.gifts})
-		r.commands, r.left, r.gifts = nil, nil, nil
-		delete(a.changed, id)
-	}
-	a.ended = false
-	slices.SortFunc(list, func(x, y writing) int {
-		return cmp.Or(cmp.Compare(y.next.doc.Run.Depth(), x.next.doc.Run.Depth()), cmp.Compare(x.id, y.id))
-	})
-	a.writing = len(list) > 0 || wait > 0
-	return list, wait
-}
-
-// outbox returns what the document that is written commands, and may not have been
-// carried out, or heard by those whose documents are not written. When a run ends,
-// those that it told to end have: that need not be said again.
-func (r *falling) outbox() []batch {
-	list := slices.Clone(r.base.doc.Outbox)
-	if !r.run.State.Ended() {
-		return list
-	}
-	for i, b := range list {
-		list[i].Commands = slices.DeleteFunc(slices.Clone(b.Commands), func(c plan.Command) bool {
-			tell, ok := c.(plan.Tell)
-			_, cancel := tell.Input.(plan.Cancel)
-			return ok && cancel
-		})
-	}
-	return list
-}
-
-// writeRuns writes documents, and has their commands carried out.
-func (e *Engine) writeRuns(ctx context.Context, list []writing) error {
-	docs := make([]draft, len(list))
-	for i, w := range list {
-		data, err := json.Marshal(w.next.doc)
-		if err != nil {
-			return fmt.Errorf("run %s: %w", w.id, err)
-		}
-		docs[i] = draft{docName(w.id), data, w.base.revision}
-	}
-	revisions, err := e.writeAll(ctx, docs)
-	if err != nil {
-		return err
-	}
-	e.ahead.mu.Lock()
-	defer e.ahead.mu.Unlock()
-	for i, w := range list {
-		w.next.revision = revisions[i]
-		w.run.base = w.next
-		e.remember(w.id, w.next)
-		if w.next.doc.Run.State.Ended() && e.ahead.changed[w.id] == nil {
-			delete(e.ahead.runs, w.id)
-		}
-		e.notify(w.id, w.next)
-		for _, g := range w.gifts {
-			g.en, g.wrote = w.next, true
-			close(g.done)
-		}
-	}
-	before, after := e.ahead.sent, make(chan struct{})
-	e.ahead.sent = after
-	e.behind(func() {
-		defer close(after)
-		<-before
-		e.sendAll(list)
-	})
-	return nil
-}
-
-// sendAll carries out what documents command. Their events come together, those of
-// the runs furthest down first: who sees the end of a run in the log has seen those
-// of all below it.
-func (e *Engine) sendAll(list []writing) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	var ready []writing
-	var marks []uint64
-	var events [][]nestor.Event
-	for _, w := range list {
-		if err := e.flush(ctx, w.id, w.base); err != nil { // of what it replaced
-			e.sent(w.id, w.next, err)
-			continue
-		}
-		ready, marks, events = append(ready, w), append(marks, w.next.doc.Serial), append(events, eventsOf(w.left))
-	}
-	err := e.log.OnceAll(ctx, marks, events)
-	var all sync.WaitGroup
-	for _, w := range ready {
-		all.Go(func() {
-			err := err
-			if err == nil {
-				err = e.send(ctx, w.id, w.next.doc.Run, []batch{{w.next.doc.Serial, withoutEvents(w.left)}})
-			}
-			e.sent(w.id, w.next, err)
-		})
-	}
-	all.Wait()
-}
-
-func eventsOf(list []plan.Command) (events []nestor.Event) {
-	for _, c := range list {
-		if emit, ok := c.(plan.Emit); ok {
-			events = append(events, emit.Event)
-		}
-	}
-	return events
-}
-
-// withoutEvents returns commands with nil for those that are events.
-func withoutEvents(list []plan.Command) []plan.Command {
-	left := slices.Clone(list)
-	for i, c := range left {
-		if _, ok := c.(plan.Emit); ok {
-			left[i] = nil
-		}
-	}
-	return left
-}
-
-// abandon gives up what could not be written: whoever waits for it is told so, and
-// what is decided next is so by the documents.
-func (e *Engine) abandon(list []writing, err error) {
-	e.ahead.mu.Lock()
-	defer e.ahead.mu.Unlock()
-	var gifts []*gift
-	for _, w := range list {
-		gifts = append(gifts, w.gifts...)
-	}
-	for id, r := range e.ahead.runs {
-		e.forget(id)
-		gifts = append(gifts, r.gifts...)
-	}
-	for _, g := range gifts {
-		g.err = err
-		close(g.done)
-	}
-	clear(e.ahead.runs)
-	clear(e.ahead.changed)
-	e.ahead.ended, e.ahead.writing = false, false
 }

@@ -52,6 +52,14 @@ func (e *Engine) recall(id nestor.ID) *entry {
 	return e.known[id]
 }
 
+// underWay returns the document of a run that has ended by this process, as long as
+// its commands are being carried out; otherwise nil.
+func (e *Engine) underWay(id nestor.ID) *entry {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ending[id]
+}
+
 // maxKnown bounds the documents that are remembered.
 const maxKnown = 4096
 
@@ -103,6 +111,9 @@ func (e *Engine) load(ctx context.Context, id nestor.ID) (*entry, error) {
 	}
 	if kv == nil {
 		return &entry{}, nil
+	}
+	if own := e.underWay(id); own != nil && own.revision == kv.Revision() {
+		return own, nil // whoever needs its commands carried out waits for that
 	}
 	return decode(id, kv)
 }

@@ -268,10 +268,7 @@ func (e *Engine) Wait(ctx context.Context, id nestor.ID) (plan.Run, error) {
 	if err != nil {
 		return run, err
 	}
-	e.mu.Lock()
-	en := e.ending[id]
-	e.mu.Unlock()
-	if en != nil {
+	if en := e.underWay(id); en != nil {
 		en.carriedOut(ctx) // if it cannot be, the next process does it
 	}
 	return run, nil

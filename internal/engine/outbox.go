@@ -80,9 +80,10 @@ func (e *Engine) send(ctx context.Context, id nestor.ID, run plan.Run, outbox []
 
 func (e *Engine) sendBatch(ctx context.Context, id nestor.ID, run plan.Run, b batch) error {
 	var events []nestor.Event
-	var acks []jetstream.PubAckFuture
 	var cancels []plan.Tell
+	var first, then []*nats.Msg // before and behind the events
 	for i, c := range b.Commands {
+		to := &first
 		switch c := c.(type) {
 		case nil: // it is carried out
 			continue
@@ -90,9 +91,14 @@ func (e *Engine) sendBatch(ctx context.Context, id nestor.ID, run plan.Run, b ba
 			events = append(events, c.Event)
 			continue
 		case plan.Tell:
-			if _, ok := c.Input.(plan.Cancel); ok && e.opts.Alone {
-				cancels = append(cancels, c)
-				continue
+			switch c.Input.(type) {
+			case plan.Cancel:
+				if e.opts.Alone {
+					cancels = append(cancels, c)
+					continue
+				}
+			case plan.ChildEnded:
+				to = &then // who sees the end of a run in the log has seen those below it
 			}
 		}
 		msg, err := message(id, run, c)
@@ -102,28 +108,39 @@ func (e *Engine) sendBatch(ctx context.Context, id nestor.ID, run plan.Run, b ba
 		if msg.Header.Get(nats.MsgIdHdr) == "" {
 			msg.Header.Set(nats.MsgIdHdr, string(id)+"."+strconv.FormatUint(b.Serial, 10)+"."+strconv.Itoa(i))
 		}
+		*to = append(*to, msg)
+	}
+	acks, err := e.publish(nil, first)
+	if err == nil && len(cancels) > 0 {
+		err = e.fell(ctx, id, cancels)
+	}
+	if err == nil && len(events) > 0 {
+		err = e.log.Once(ctx, b.Serial, events...)
+	}
+	if err == nil {
+		acks, err = e.publish(acks, then)
+	}
+	for _, ack := range acks {
+		if err == nil {
+			err = e.acknowledged(ctx, ack)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("run %s: carrying out what follows: %w", id, e.b.Explain(err))
+	}
+	return nil
+}
+
+// publish sends messages off, and returns acks with theirs.
+func (e *Engine) publish(acks []jetstream.PubAckFuture, messages []*nats.Msg) ([]jetstream.PubAckFuture, error) {
+	for _, msg := range messages {
 		ack, err := e.js.PublishMsgAsync(msg)
 		if err != nil {
-			return fmt.Errorf("run %s: publishing on %s: %w", id, msg.Subject, e.b.Explain(err))
+			return acks, fmt.Errorf("publishing on %s: %w", msg.Subject, err)
 		}
 		acks = append(acks, ack)
 	}
-	if len(cancels) > 0 {
-		if err := e.fell(ctx, id, cancels); err != nil {
-			return fmt.Errorf("run %s: ending what is below it: %w", id, err)
-		}
-	}
-	if len(events) > 0 {
-		if err := e.log.Once(ctx, b.Serial, events...); err != nil {
-			return fmt.Errorf("run %s: appending its events: %w", id, e.b.Explain(err))
-		}
-	}
-	for _, ack := range acks {
-		if err := e.acknowledged(ctx, ack); err != nil {
-			return fmt.Errorf("run %s: publishing on %s: %w", id, ack.Msg().Subject, e.b.Explain(err))
-		}
-	}
-	return nil
+	return acks, nil
 }
 
 // duplicateInProcess is the error of a cluster that is storing the same message

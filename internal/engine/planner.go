@@ -238,7 +238,7 @@ func (e *Engine) repair(ctx context.Context) error {
 				continue
 			}
 			id := nestor.ID(strings.TrimPrefix(kv.Key(), "run."))
-			if e.recall(id) != nil {
+			if e.recall(id) != nil || e.underWay(id) != nil {
 				continue // this process is at it
 			}
 			began := time.Now()
