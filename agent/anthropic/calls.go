@@ -255,23 +255,26 @@ func (s *session) living() (stop func()) {
 	if s.set.OnFrame == nil {
 		return func() {}
 	}
-	var beat sync.WaitGroup
-	done := make(chan struct{})
-	beat.Go(func() {
-		tick := time.NewTicker(pulse)
-		defer tick.Stop()
-		for {
-			s.set.OnFrame()
-			select {
-			case <-tick.C:
-			case <-done:
-				return
-			}
+	s.set.OnFrame()
+	var mu sync.Mutex // held while a sign is given; guards timer and stopped
+	var timer *time.Timer
+	stopped := false
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(pulse, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if stopped {
+			return
 		}
+		s.set.OnFrame()
+		timer.Reset(pulse)
 	})
 	return func() {
-		close(done)
-		beat.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		stopped = true
+		timer.Stop()
 	}
 }
 

@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -8,21 +9,75 @@ import (
 	"github.com/dfaf701a/nestor/agent/anthropic/tools"
 )
 
-// request is a request to the Messages API, as it is written.
+// request is a request to the Messages API; see encode.
 type request struct {
 	Model      string            `json:"model"`
 	MaxTokens  int               `json:"max_tokens"`
-	System     []json.RawMessage `json:"system,omitempty"`
-	Tools      []json.RawMessage `json:"tools,omitempty"`
+	System     []json.RawMessage `json:"-"`
+	Tools      []json.RawMessage `json:"-"`
 	ToolChoice any               `json:"tool_choice,omitempty"`
-	Messages   []turnOf          `json:"messages"`
+	Messages   []turnOf          `json:"-"`
 	Stream     bool              `json:"stream"`
 }
 
 // turnOf is a message in a request.
 type turnOf struct {
-	Role    string            `json:"role"`
-	Content []json.RawMessage `json:"content"`
+	Role    string
+	Content []json.RawMessage
+}
+
+// encode writes the request. What is JSON in it, which is nearly all and grows
+// with the conversation, is known to be, and is not looked at again for every
+// answer.
+func (r *request) encode() ([]byte, error) {
+	head, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	size := len(head) + 64
+	for _, list := range [][]json.RawMessage{r.System, r.Tools} {
+		for _, raw := range list {
+			size += len(raw) + 1
+		}
+	}
+	for _, m := range r.Messages {
+		size += len(m.Role) + 32
+		for _, raw := range m.Content {
+			size += len(raw) + 1
+		}
+	}
+	body := append(make([]byte, 0, size), head[:len(head)-1]...)
+	if len(r.System) > 0 {
+		body = appendList(append(body, `,"system":`...), r.System)
+	}
+	if len(r.Tools) > 0 {
+		body = appendList(append(body, `,"tools":`...), r.Tools)
+	}
+	body = append(body, `,"messages":[`...)
+	for i, m := range r.Messages {
+		role, err := json.Marshal(m.Role)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = append(append(body, `{"role":`...), role...)
+		body = append(appendList(append(body, `,"content":`...), m.Content), '}')
+	}
+	return append(body, "]}"...), nil
+}
+
+// appendList appends a JSON array.
+func appendList(to []byte, list []json.RawMessage) []byte {
+	to = append(to, '[')
+	for i, raw := range list {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		to = append(to, raw...)
+	}
+	return append(to, ']')
 }
 
 // newRequest makes the request for the next answer. Four places are marked for
@@ -75,6 +130,10 @@ func sendable(content []json.RawMessage, same bool) (kept []json.RawMessage) {
 }
 
 func thought(raw json.RawMessage) bool {
+	// All of an answer is asked about for each that follows: few are worth reading.
+	if !bytes.Contains(raw, []byte("thinking")) && !bytes.Contains(raw, []byte(`\u`)) {
+		return false
+	}
 	var b block
 	return json.Unmarshal(raw, &b) == nil && (b.Type == "thinking" || b.Type == "redacted_thinking")
 }

@@ -213,9 +213,12 @@ func FuzzRebuild(f *testing.F) {
 		for _, m := range r.Messages {
 			messages = append(messages, message{Role: m.Role, Content: m.Content})
 		}
+		body, err := r.encode()
+		if err != nil || !json.Valid(body) {
+			t.Fatalf("%v\n%s", err, body)
+		}
 		if err := valid(messages); err != nil {
-			raw, _ := json.Marshal(r)
-			t.Errorf("%v\n%s", err, raw)
+			t.Errorf("%v\n%s", err, body)
 		}
 	})
 }

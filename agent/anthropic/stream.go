@@ -89,7 +89,7 @@ func newClient(h *http.Client, idle time.Duration) *client {
 // far as it came.
 func (c *client) stream(ctx context.Context, opts []option.RequestOption, r *request, each func(json.RawMessage), grown func(*answer, json.RawMessage)) (*answer, error) {
 	a := &answer{model: r.Model}
-	body, err := json.Marshal(r)
+	body, err := r.encode()
 	if err != nil {
 		return a, fmt.Errorf("writing the request: %w", err)
 	}

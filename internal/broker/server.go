@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 )
 
 // Listen is how others reach the embedded server. Clients and other servers
@@ -59,29 +60,30 @@ func (b *Broker) embed(ctx context.Context, o Options) (err error) {
 	if b.lock, err = Lock(o.Dir); err != nil {
 		return err
 	}
-	single := o.Listen.Cluster == "" // a cluster repairs its members
-	var before inventory
-	if single {
-		if b.marks, err = readMarks(o.Dir); err != nil {
-			return err
-		}
-		if o.AcceptDamage {
-			b.first = b.marks.beyond()
-		}
-		if before, err = b.marks.begin(o.AcceptDamage); err != nil {
-			return err
-		}
-	}
-
 	options, err := serverOptions(o)
 	if err != nil {
 		return fmt.Errorf("opening the broker in %s: %w", o.Dir, err)
 	}
-	b.log = &serverLog{to: o.Log, failed: make(chan struct{})}
-	srv, err := server.NewServer(options)
-	if err != nil {
-		return fmt.Errorf("making the broker's server in %s: %w", o.Dir, err)
+	single := o.Listen.Cluster == "" // a cluster repairs its members
+	var before inventory
+	var srv *server.Server // made meanwhile: it looks at no file before it is started
+	var g errgroup.Group
+	g.Go(func() (err error) {
+		if single {
+			before, err = b.examine(o)
+		}
+		return err
+	})
+	g.Go(func() (err error) {
+		if srv, err = server.NewServer(options); err != nil {
+			return fmt.Errorf("making the broker's server in %s: %w", o.Dir, err)
+		}
+		return nil
+	})
+	if err := g.Wait(); err != nil {
+		return err
 	}
+	b.log = &serverLog{to: o.Log, failed: make(chan struct{})}
 	srv.SetLoggerV2(b.log, false, false, false)
 	b.srv = srv
 	srv.Start()
@@ -109,6 +111,18 @@ func (b *Broker) embed(ctx context.Context, o Options) (err error) {
 		return before.putAside(o.Dir, state)
 	}
 	return nil
+}
+
+// examine compares the files with the marks before the server touches them, and
+// writes that they are in use.
+func (b *Broker) examine(o Options) (before inventory, err error) {
+	if b.marks, err = readMarks(o.Dir); err != nil {
+		return nil, err
+	}
+	if o.AcceptDamage {
+		b.first = b.marks.beyond()
+	}
+	return b.marks.begin(o.AcceptDamage)
 }
 
 func serverOptions(o Options) (*server.Options, error) {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"strings"
+	"sync"
 
 	"github.com/dfaf701a/nestor/claude"
 )
@@ -30,9 +31,9 @@ const (
 	askKey       = "asks.timeout"
 )
 
-// configKeys is all that can be configured. Files, environment, flags, 'config
-// show' and docs/config.md follow from it.
-func configKeys() []configKey {
+// configKeys is all that can be configured, which is not to be changed. Files,
+// environment, flags, 'config show' and docs/config.md follow from it.
+var configKeys = sync.OnceValue(func() []configKey {
 	return append([]configKey{
 		{name: "provider", doc: "what runs agents: the Claude CLI, our own loop over the Messages API, or a written conversation",
 			in: func(c *config) setting { return choiceSetting{&c.Provider, []string{"sdk", "api", "scripted"}} }},
@@ -168,7 +169,7 @@ func configKeys() []configKey {
 		{name: "archive_after", doc: "how long after its end a tree leaves the log for the archive", flag: "archive-after",
 			in: func(c *config) setting { return spanSetting{&c.ArchiveAfter, 0} }},
 	}, roleKeys(anyRole)...)
-}
+})
 
 // sdkEnvKeyOf makes of the key for all variables of the CLI that of one.
 func sdkEnvKeyOf(k configKey, name string) configKey {

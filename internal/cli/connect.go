@@ -59,6 +59,9 @@ type link struct {
 // dial reaches the daemon of a project, or becomes it. A daemon that only answers
 // one command is no use to somebody who wants work done.
 func dial(ctx context.Context, o daemon.Options) (*link, error) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400) // it starts sooner, and a command's memory is not needed for long
+	}
 	ctx, stop := context.WithTimeoutCause(ctx, connectFor, fmt.Errorf("the owner of %s does not answer", o.Dir))
 	defer stop()
 	for {
@@ -89,9 +92,6 @@ func dial(ctx context.Context, o daemon.Options) (*link, error) {
 func become(ctx context.Context, o daemon.Options) (*link, error) {
 	if err := claim(o.Dir, os.Environ()); err != nil {
 		return nil, err
-	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400) // it starts sooner, and a command's memory is not needed for long
 	}
 	d := daemon.New(o)
 	running, end := context.WithCancel(context.WithoutCancel(ctx))

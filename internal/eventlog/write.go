@@ -18,6 +18,7 @@ import (
 const (
 	flushSize  = 16 << 10              // a chunk of this size leaves at once
 	flushAfter = 25 * time.Millisecond // and any other after this
+	flushQuiet = 5 * time.Millisecond  // or when nothing has come for so long
 	maxQueued  = 1 << 20               // bytes that Write queues before it waits
 
 	sharedWriters = 1024 // kept by Append
@@ -314,15 +315,33 @@ func (w *Writer) flush(ctx context.Context) {
 	}
 }
 
-// gather waits for more to come.
+// gather waits for more to come, until none does. What comes together is so stored
+// when whoever says it is done, and waits for a model, say: not while it works.
 func (w *Writer) gather(ctx context.Context) {
-	timer := time.NewTimer(flushAfter)
+	timer := time.NewTimer(flushQuiet)
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-w.kick:
-	case <-ctx.Done():
+	for left, had := flushAfter-flushQuiet, w.queued(); ; left -= flushQuiet {
+		select {
+		case <-timer.C:
+		case <-w.kick:
+			return
+		case <-ctx.Done():
+			return
+		}
+		have := w.queued()
+		if have == had || left <= 0 {
+			return
+		}
+		had = have
+		timer.Reset(flushQuiet)
 	}
+}
+
+// queued returns how many bytes wait to be stored.
+func (w *Writer) queued() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.size
 }
 
 // take removes from the queue what goes into one chunk. Marks of Flush at its

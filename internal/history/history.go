@@ -41,6 +41,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	_ "modernc.org/sqlite" // registers the driver
@@ -70,6 +71,9 @@ type History struct {
 	opened Opened
 	write  *sql.DB // one connection, whose transactions are immediate
 	read   *sql.DB
+
+	mu       sync.Mutex           // guards what follows
+	compiled map[string]*sql.Stmt // of batches, on write; nil if there was none yet
 }
 
 // checkFor is how long a file is checked that was not closed. What the check

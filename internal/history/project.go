@@ -139,16 +139,17 @@ func (h *History) Projected(ctx context.Context) (eventlog.Position, error) {
 // behind the last that was written. Those that are here already are passed
 // over.
 func (h *History) add(ctx context.Context, events []eventlog.Event) error {
+	statements, err := h.compile(ctx)
+	if err != nil {
+		return err
+	}
 	return h.change(ctx, func(tx *sql.Tx) error {
-		projected, err := getNumber(ctx, tx, metaProjected)
+		q := newCompiled(ctx, tx, statements)
+		projected, err := getNumber(ctx, q, metaProjected)
 		if err != nil {
 			return err
 		}
-		b, err := newBatch(ctx, tx)
-		if err != nil {
-			return err
-		}
-		defer b.close()
+		b := &batch{ctx: ctx, tx: q, runs: map[string]*RunInfo{}, trees: map[string]eventlog.Position{}}
 		for _, e := range events {
 			if e.Live || uint64(e.Position) <= projected {
 				continue
@@ -161,45 +162,89 @@ func (h *History) add(ctx context.Context, events []eventlog.Event) error {
 		if err := b.finish(); err != nil {
 			return err
 		}
-		return setMeta(ctx, tx, metaProjected, strconv.FormatUint(projected, 10))
+		return setMeta(ctx, q, metaProjected, strconv.FormatUint(projected, 10))
 	})
 }
 
 // batch is what one transaction writes. Runs are read when they first occur and
 // written at the end.
 type batch struct {
-	ctx    context.Context
-	tx     *sql.Tx
-	events *sql.Stmt
-	texts  *sql.Stmt
-	runs   map[string]*RunInfo
-	trees  map[string]eventlog.Position // the last of each
+	ctx   context.Context
+	tx    compiled
+	runs  map[string]*RunInfo
+	trees map[string]eventlog.Position // the last of each
 }
 
-func newBatch(ctx context.Context, tx *sql.Tx) (*batch, error) {
-	b := &batch{ctx: ctx, tx: tx, runs: map[string]*RunInfo{}, trees: map[string]eventlog.Position{}}
-	var err error
-	if b.events, err = tx.PrepareContext(ctx, "INSERT INTO events (position, root, run, n, type, time, data) VALUES (?, ?, ?, ?, ?, ?, ?)"); err != nil {
-		return nil, err
+const (
+	insertEvent = "INSERT INTO events (position, root, run, n, type, time, data) VALUES (?, ?, ?, ?, ?, ?, ?)"
+	putTree     = "INSERT INTO trees (root, last) VALUES (?, ?) ON CONFLICT (root) DO UPDATE SET last = excluded.last, settled = 0"
+	oneRun      = "WHERE runs.id = ?"
+)
+
+// compile returns the statements of a batch, by their texts. A batch may hold a few
+// events only, and then to compile its statements is most of what it costs: they
+// are kept.
+func (h *History) compile(ctx context.Context) (map[string]*sql.Stmt, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.compiled != nil {
+		return h.compiled, nil
 	}
-	if b.texts, err = tx.PrepareContext(ctx, insertText); err != nil {
-		b.close()
-		return nil, err
+	all := map[string]*sql.Stmt{}
+	for _, text := range []string{selectMeta, putMeta, insertEvent, insertText, getRuns + oneRun, putRun, putTree} {
+		s, err := h.write.PrepareContext(ctx, text)
+		if err != nil {
+			for _, s := range all {
+				s.Close()
+			}
+			return nil, err
+		}
+		all[text] = s
 	}
-	return b, nil
+	h.compiled = all
+	return all, nil
 }
 
-// close ends the statements; the transaction ends them anyhow.
-func (b *batch) close() {
-	b.events.Close()
-	if b.texts != nil {
-		b.texts.Close()
+// compiled is a transaction with statements that were compiled before it, by their
+// texts. It compiles others itself.
+type compiled struct {
+	*sql.Tx
+	by map[string]*sql.Stmt
+}
+
+// newCompiled returns tx with statements of its connection.
+func newCompiled(ctx context.Context, tx *sql.Tx, statements map[string]*sql.Stmt) compiled {
+	c := compiled{tx, make(map[string]*sql.Stmt, len(statements))}
+	for text, s := range statements {
+		c.by[text] = tx.StmtContext(ctx, s)
 	}
+	return c
+}
+
+func (c compiled) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if s := c.by[query]; s != nil {
+		return s.QueryContext(ctx, args...)
+	}
+	return c.Tx.QueryContext(ctx, query, args...)
+}
+
+func (c compiled) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	if s := c.by[query]; s != nil {
+		return s.QueryRowContext(ctx, args...)
+	}
+	return c.Tx.QueryRowContext(ctx, query, args...)
+}
+
+func (c compiled) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if s := c.by[query]; s != nil {
+		return s.ExecContext(ctx, args...)
+	}
+	return c.Tx.ExecContext(ctx, query, args...)
 }
 
 func (b *batch) add(e eventlog.Event) error {
 	event, kind, when := read(e)
-	if _, err := b.events.ExecContext(b.ctx, int64(e.Position), e.Root, e.Run, int64(e.N), kind, micros(when), e.Data); err != nil {
+	if _, err := b.tx.ExecContext(b.ctx, insertEvent, int64(e.Position), e.Root, e.Run, int64(e.N), kind, micros(when), e.Data); err != nil {
 		return err
 	}
 	b.trees[e.Root] = e.Position
@@ -220,7 +265,7 @@ func (b *batch) add(e eventlog.Event) error {
 		c.announce(e, child)
 	}
 	if text := textOf(event); text != "" {
-		_, err := b.texts.ExecContext(b.ctx, int64(e.Position), text)
+		_, err := b.tx.ExecContext(b.ctx, insertText, int64(e.Position), text)
 		return err
 	}
 	return nil
@@ -232,7 +277,7 @@ func (b *batch) run(id string) (*RunInfo, error) {
 	if r := b.runs[id]; r != nil {
 		return r, nil
 	}
-	list, err := selectRuns(b.ctx, b.tx, "WHERE runs.id = ?", id)
+	list, err := selectRuns(b.ctx, b.tx, oneRun, id)
 	if err != nil {
 		return nil, err
 	}
@@ -249,18 +294,13 @@ func (b *batch) finish() error {
 	if len(b.runs) == 0 {
 		return nil
 	}
-	put, err := b.tx.PrepareContext(b.ctx, putRun)
-	if err != nil {
-		return err
-	}
-	defer put.Close()
 	for _, r := range b.runs {
-		if _, err := put.ExecContext(b.ctx, r.values()...); err != nil {
+		if _, err := b.tx.ExecContext(b.ctx, putRun, r.values()...); err != nil {
 			return fmt.Errorf("run %s: %w", r.ID, err)
 		}
 	}
 	for root, last := range b.trees {
-		if _, err := b.tx.ExecContext(b.ctx, "INSERT INTO trees (root, last) VALUES (?, ?) ON CONFLICT (root) DO UPDATE SET last = excluded.last, settled = 0", root, int64(last)); err != nil {
+		if _, err := b.tx.ExecContext(b.ctx, putTree, root, int64(last)); err != nil {
 			return fmt.Errorf("tree %s: %w", root, err)
 		}
 	}

@@ -124,10 +124,15 @@ type querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
+const (
+	selectMeta = "SELECT value FROM meta WHERE name = ?"
+	putMeta    = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
+
 // getMeta returns a value, empty if there is none.
 func getMeta(ctx context.Context, q querier, name string) (string, error) {
 	var value string
-	err := q.QueryRowContext(ctx, "SELECT value FROM meta WHERE name = ?", name).Scan(&value)
+	err := q.QueryRowContext(ctx, selectMeta, name).Scan(&value)
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil
 	}
@@ -148,6 +153,6 @@ func getNumber(ctx context.Context, q querier, name string) (uint64, error) {
 }
 
 func setMeta(ctx context.Context, q querier, name, value string) error {
-	_, err := q.ExecContext(ctx, "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", name, value)
+	_, err := q.ExecContext(ctx, putMeta, name, value)
 	return err
 }

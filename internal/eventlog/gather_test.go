@@ -1,0 +1,58 @@
+package eventlog
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestGatherEndsWhenNothingMoreComes(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		more []time.Duration // when something more is queued, since the last time
+		want time.Duration
+	}{
+		{"nothing more", nil, flushQuiet},
+		{"a burst", []time.Duration{time.Millisecond, time.Millisecond, time.Millisecond}, 2 * flushQuiet},
+		{"without a pause", []time.Duration{
+			3 * time.Millisecond, 3 * time.Millisecond, 3 * time.Millisecond, 3 * time.Millisecond, 3 * time.Millisecond,
+			3 * time.Millisecond, 3 * time.Millisecond, 3 * time.Millisecond, 3 * time.Millisecond, 3 * time.Millisecond,
+		}, flushAfter},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &Writer{kick: make(chan struct{}, 1), size: 1}
+				var saying sync.WaitGroup
+				saying.Go(func() {
+					for _, d := range c.more {
+						time.Sleep(d) // of the bubble
+						w.mu.Lock()
+						w.size++
+						w.mu.Unlock()
+					}
+				})
+				defer saying.Wait()
+				began := time.Now()
+				w.gather(t.Context())
+				if took := time.Since(began); took != c.want {
+					t.Errorf("it waited %v, want %v", took, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestGatherEndsWhenSomebodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &Writer{kick: make(chan struct{}, 1), size: 1}
+		w.mu.Lock()
+		w.wakeLocked()
+		w.mu.Unlock()
+		began := time.Now()
+		w.gather(t.Context())
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it waited %v", took)
+		}
+	})
+}
