@@ -49,7 +49,7 @@ func (l *Log) FollowLive(ctx context.Context, filter Filter, after Position) ite
 
 func (l *Log) follow(ctx context.Context, filter Filter, after Position, deltas bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		r := &reader{log: l, filter: filter, after: after, runs: map[runKey]uint64{}, yield: yield}
+		r := &reader{log: l, filter: filter, after: after, yield: yield}
 		if err := r.follow(ctx, deltas); err != nil && !errors.Is(err, errStopped) {
 			yield(Event{}, fmt.Errorf("following the log: %w", err))
 		}
@@ -60,7 +60,7 @@ func (l *Log) follow(ctx context.Context, filter Filter, after Position, deltas 
 // then ends. The rules of Follow hold.
 func (l *Log) Read(ctx context.Context, filter Filter, after Position) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		r := &reader{log: l, filter: filter, after: after, runs: map[runKey]uint64{}, yield: yield}
+		r := &reader{log: l, filter: filter, after: after, yield: yield}
 		if err := r.read(ctx); err != nil && !errors.Is(err, errStopped) {
 			yield(Event{}, fmt.Errorf("reading the log: %w", err))
 		}
@@ -74,19 +74,13 @@ var errStopped = errors.New("stopped")
 type reader struct {
 	log    *Log
 	filter Filter
-	after  Position          // of what was yielded, or is known not to exist
-	runs   map[runKey]uint64 // number of the next event, of the runs that were seen
+	after  Position // of what was yielded, or is known not to exist
+	seen   seen
 	yield  func(Event, error) bool
 
 	goal   uint64 // the last chunk up to goalOf that passes the filter
 	goalOf uint64 // zero if it is not known
 }
-
-type runKey struct{ root, run string }
-
-// maxRuns bounds what a reader remembers. When it is exceeded, gaps across that
-// moment are not found.
-const maxRuns = 10_000
 
 func (r *reader) read(ctx context.Context) error {
 	if err := r.filter.check(); err != nil {
@@ -142,6 +136,10 @@ func (r *reader) live(ctx context.Context, h *hub, f *follower) error {
 				}
 				continue
 			}
+			if i.chunk == nil {
+				r.seen.forget(i.purged)
+				continue
+			}
 			for n := range i.chunk.events {
 				if err := r.emit(i.chunk.event(n)); err != nil {
 					return err
@@ -169,14 +167,10 @@ func (r *reader) emit(e Event) error {
 	if e.Position <= r.after {
 		return nil
 	}
-	key := runKey{e.Root, e.Run}
-	if want, ok := r.runs[key]; ok && e.N != want {
+	if want, ok := r.seen.next(e.Root, e.Run); ok && e.N != want {
 		return &GapError{Root: e.Root, Run: e.Run, Want: want, Got: e.N, Next: e.Position - 1}
 	}
-	if len(r.runs) >= maxRuns {
-		clear(r.runs)
-	}
-	r.runs[key] = e.N + 1
+	r.seen.note(e.Root, e.Run, e.N+1)
 	r.after = e.Position
 	if !r.yield(e, nil) {
 		return errStopped

@@ -59,10 +59,11 @@ type follower struct {
 	behind bool // something was not queued: the stream has it
 }
 
-// item is a chunk or a delta.
+// item is a chunk, a delta, or the root of a tree that was purged.
 type item struct {
-	chunk *chunk
-	delta *Event
+	chunk  *chunk
+	delta  *Event
+	purged string
 }
 
 // begin takes the stream, from where it ended when it was asked for. Nothing
@@ -231,6 +232,18 @@ func (h *hub) deliver(subject string, seq uint64, data []byte) {
 			if f.filter.match(c.root, c.run) {
 				h.push(f, item{chunk: c}, c.size)
 			}
+		}
+	}
+}
+
+// purged tells those who follow every tree that one was purged. Who is behind is
+// not told: it would forget it before it has read it.
+func (h *hub) purged(root string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for f := range h.all {
+		if !f.behind && f.size+len(root) <= h.queue {
+			h.push(f, item{purged: root}, len(root))
 		}
 	}
 }

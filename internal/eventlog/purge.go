@@ -24,6 +24,7 @@ func (l *Log) Purge(ctx context.Context, root string, last Position) error {
 	if err != nil {
 		return fmt.Errorf("purging tree %s: %w", root, l.broker.Explain(err))
 	}
+	l.hub.purged(root)
 	return nil
 }
 

@@ -30,8 +30,8 @@ type Folders struct {
 	dir   string
 	topic func(ctx context.Context, root nestor.ID) string
 
-	mu   sync.Mutex // guards what follows
-	dirs map[nestor.ID]string
+	mu   sync.Mutex           // guards what follows
+	dirs map[nestor.ID]string // of sessions whose root was not seen to end; of some others
 }
 
 // NewFolders returns the folders in dir, which is made when it is needed. The topic
@@ -40,7 +40,7 @@ func NewFolders(dir string, topic func(ctx context.Context, root nestor.ID) stri
 	return &Folders{dir: dir, topic: topic, dirs: map[nestor.ID]string{}}
 }
 
-// maxDirs is how many names of folders are remembered.
+// maxDirs is how many names of folders are remembered. The others are found anew.
 const maxDirs = 4096
 
 // Session returns the folder of a session, which is there then.
@@ -186,7 +186,23 @@ func (f *Folders) complete(ctx context.Context, e *nestor.ExecutionComplete) err
 	if e.Success {
 		signal = ".done"
 	}
-	return os.WriteFile(filepath.Join(dir, "signals", string(e.Run)+signal), nil, 0o600) // what is empty is whole
+	if err := os.WriteFile(filepath.Join(dir, "signals", string(e.Run)+signal), nil, 0o600); err != nil { // what is empty is whole
+		return err
+	}
+	if e.Run == e.Root {
+		f.forget(e.Root)
+	}
+	return nil
+}
+
+// forget forgets the name of a session's folder: little comes when its root has
+// ended.
+func (f *Folders) forget(root nestor.ID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if delete(f.dirs, root); len(f.dirs) == 0 {
+		f.dirs = map[nestor.ID]string{} // one keeps the room that it once needed
+	}
 }
 
 // Output keeps the whole output of a run, and returns where.

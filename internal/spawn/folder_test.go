@@ -94,6 +94,38 @@ func TestSessionFolder(t *testing.T) {
 	}
 }
 
+// Sessions that have ended are not remembered, and found all the same.
+func TestEndedSessionsAreForgotten(t *testing.T) {
+	asked := 0
+	f := spawn.NewFolders(t.TempDir(), func(context.Context, nestor.ID) string {
+		asked++
+		return "topic"
+	})
+	root := nestor.NewID(time.Now())
+	dir, err := f.Session(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := func(run nestor.ID) {
+		t.Helper()
+		e := &nestor.ExecutionComplete{Header: nestor.Header{Run: run, Root: root}, Status: nestor.Success, Success: true}
+		if err := f.Take(t.Context(), e, 1); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := f.Session(t.Context(), root); again != dir || err != nil {
+			t.Errorf("it was %s, and is %s, %v", dir, again, err)
+		}
+	}
+	end(nestor.NewID(time.Now()))
+	if asked != 1 {
+		t.Errorf("while the root goes on its topic was asked for %d times", asked)
+	}
+	end(root)
+	if asked != 2 {
+		t.Errorf("with its end its topic was asked for %d times: it is remembered", asked)
+	}
+}
+
 func TestFoldersGoOnWhereTheyWere(t *testing.T) {
 	f := spawn.NewFolders(t.TempDir()+"/sessions", nil)
 	if p, noted := f.Position(); p != 0 || noted {

@@ -21,7 +21,8 @@ type Call struct {
 }
 
 // Permits are the answers that hold for more than one run. The zero value has none;
-// methods may be called from any goroutine.
+// methods may be called from any goroutine. They are bounded: when there are too
+// many, all are forgotten and people are asked again.
 type Permits struct {
 	mu   sync.Mutex // guards said
 	said map[permit]nestor.Answer
@@ -40,10 +41,13 @@ func (p *Permits) find(key permit) (nestor.Answer, bool) {
 	return a, ok
 }
 
+// maxPermits is how many answers are remembered.
+const maxPermits = 4096
+
 func (p *Permits) keep(key permit, a nestor.Answer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.said == nil {
+	if p.said == nil || len(p.said) >= maxPermits {
 		p.said = map[permit]nestor.Answer{}
 	}
 	p.said[key] = a

@@ -294,6 +294,36 @@ func TestAnswerForARoleHoldsForAllOfIt(t *testing.T) {
 	})
 }
 
+// What is said for a role is not kept for ever: trees end.
+func TestAnswersForRolesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.scope = "role"
+		var all spawn.Permits
+		asked := func(reason string) bool {
+			t.Helper()
+			before := len(w.asked)
+			if _, err := w.run().Permit(t.Context(), spawn.Call{Tool: "Bash", Reason: reason}, &all); err != nil {
+				t.Fatal(err)
+			}
+			return len(w.asked) > before
+		}
+		const many = 5000
+		for i := range many {
+			if reason := fmt.Sprint(i); !asked(reason) || asked(reason) {
+				t.Fatalf("answer %d does not hold, or did before it was given", i)
+			}
+		}
+		held := 0
+		for i := many - 1; i >= 0 && !asked(fmt.Sprint(i)); i-- {
+			held++
+		}
+		if held == 0 || held == many {
+			t.Errorf("%d of %d answers are remembered", held, many)
+		}
+	})
+}
+
 // call calls a tool of the server and returns what it says.
 func call(t *testing.T, v spawn.Verbs, delegates bool, name string, args map[string]any) (string, bool) {
 	t.Helper()
