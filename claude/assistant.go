@@ -129,7 +129,7 @@ func (m *Assistant) message(s *scanner) {
 		case "stop_details":
 			m.StopDetails = s.stopDetails()
 		case "usage":
-			m.Usage = s.usage()
+			s.usage(&m.Usage)
 		default:
 			s.skip()
 		}

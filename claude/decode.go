@@ -13,14 +13,14 @@ import (
 // keep_alive and transcript_mirror, come back as [*Unknown].
 //
 // The message does not refer to line.
-func Decode(line []byte) (Message, error) { return new(scanner).message(line, "") }
+func Decode(line []byte) (Message, error) { return new(scanner).message(string(line), "") }
 
 // message decodes one line, whose type is known or empty. A scanner that reads one
 // after the other spares an allocation for each.
-func (s *scanner) message(line []byte, typ string) (Message, error) {
-	m, err := s.decode(string(line), typ)
+func (s *scanner) message(line, typ string) (Message, error) {
+	m, err := s.decode(line, typ)
 	if err != nil {
-		return nil, &DecodeError{Line: append([]byte(nil), line[:min(len(line), maxErrorLine)]...), Err: err}
+		return nil, &DecodeError{Line: []byte(line[:min(len(line), maxErrorLine)]), Err: err}
 	}
 	return m, nil
 }

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) {
 	scripts := map[string]claudetest.Script{"answers": answers}
-	for _, more := range []map[string]claudetest.Script{endings, talks, examples, lives, copies} {
+	for _, more := range []map[string]claudetest.Script{endings, talks, examples, lives, copies, readings} {
 		maps.Copy(scripts, more)
 	}
 	code := claudetest.Main(m, scripts)

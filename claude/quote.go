@@ -61,7 +61,8 @@ func (s *scanner) closeQuote() {
 // ordinary returns the index of the first byte of text at or after i that is
 // a quote, a backslash, a control character or not ASCII. It looks at eight
 // bytes at a time: of the high bits of special, the lowest that is set marks
-// the first such byte (those above it may be borrows of a subtraction).
+// the first such byte (those above it may be borrows of a subtraction, and a
+// byte that is not ASCII is special whatever they say).
 func ordinary(text string, i int) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	for i+8 <= len(text) {
@@ -69,7 +70,7 @@ func ordinary(text string, i int) int {
 		x := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
 			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
 		quote, slash := x^('"'*ones), x^('\\'*ones)
-		special := (x | (x-' '*ones)&^x | (quote-ones)&^quote | (slash-ones)&^slash) & highs
+		special := (x | (x - ' '*ones) | (quote - ones) | (slash - ones)) & highs
 		if special != 0 {
 			return i + bits.TrailingZeros64(special)/8
 		}

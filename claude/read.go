@@ -1,49 +1,78 @@
 package claude
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 )
 
-// When the CLI says much at once, lines are decoded in parallel: as many as one
-// read brought, each decoder given enough to be worth it.
+// While the CLI says much at once, one goroutine reads a batch of lines while
+// another acts on those before it.
 const (
-	batchLines  = 1024
-	workerLines = 32
+	batches    = 3    // one being read, one waiting, one being acted on
+	batchLines = 1024 // at most in a batch
+	fewLines   = 16   // not worth another goroutine
 )
 
-// frame is one line of the CLI, which is only valid until the next read.
+// frame is one line of the CLI.
 type frame struct {
-	line []byte
+	text string
 	kind string  // its type
-	msg  Message // what it says; nil for a frame of the protocol itself
+	msg  Message // what it says; nil until it is decoded, and for a frame of the protocol itself
 }
 
 // read takes in all that the CLI prints. ctx is that of callbacks.
 func (s *Session) read(ctx context.Context) {
 	lines := &frameReader{r: s.proc.Stdout(), limit: s.opts.MaxLine, skipped: s.opts.OnDebugLine}
-	var frames []frame
+	waiting := make(chan []frame, batches) // from this goroutine to the other
+	free := make(chan []frame, batches)    // acted on, to be used again
+	for range batches {
+		free <- nil
+	}
+	var acting sync.WaitGroup
+	acting.Go(func() {
+		for frames := range waiting {
+			s.act(ctx, frames)
+			free <- frames
+		}
+	})
+	defer acting.Wait()
+	defer close(waiting)
 	for {
-		f, ok := newFrame(lines.next())
+		frames, ok := batch(lines, <-free)
 		if !ok {
 			return
-		}
-		frames = append(frames[:0], f)
-		for len(frames) < batchLines {
-			if f, ok = newFrame(lines.buffered()); !ok {
-				break
-			}
-			frames = append(frames, f)
 		}
 		if s.opts.OnFrame != nil {
 			s.opts.OnFrame()
 		}
-		decodeFrames(frames)
-		s.frames(ctx, frames)
+		if len(frames) <= fewLines && len(free) == batches-1 { // all before them are acted on
+			s.act(ctx, frames)
+			free <- frames
+			continue
+		}
+		if len(waiting) > 0 { // the other one falls behind
+			decode(frames)
+		}
+		waiting <- frames
 	}
+}
+
+// batch waits for a line and returns it with those that were read with it, in
+// the memory of frames.
+func batch(lines *frameReader, frames []frame) (_ []frame, ok bool) {
+	f, ok := newFrame(lines.next())
+	if !ok {
+		return nil, false
+	}
+	frames = append(frames[:0], f)
+	for len(frames) < batchLines {
+		if f, ok = newFrame(lines.buffered()); !ok {
+			break
+		}
+		frames = append(frames, f)
+	}
+	return frames, true
 }
 
 // newFrame makes a frame of a line, or of one that was too long.
@@ -51,24 +80,18 @@ func newFrame(line []byte, err error) (f frame, ok bool) {
 	if _, long := errors.AsType[*LineTooLongError](err); long {
 		return frame{msg: &Unknown{Header: Header{Mismatch: err.Error()}, Err: err}}, true
 	}
-	return frame{line: line, kind: peek(line)}, err == nil
+	return frame{text: string(line), kind: peek(line)}, err == nil
 }
 
-// decodeFrames decodes the messages among the frames.
-func decodeFrames(frames []frame) {
-	workers := min(runtime.GOMAXPROCS(0), max(1, len(frames)/workerLines))
-	share := (len(frames) + workers - 1) / workers
-	var all sync.WaitGroup
-	for len(frames) > share {
-		part := frames[:share]
-		frames = frames[share:]
-		all.Go(func() { decodeEach(part) })
-	}
-	decodeEach(frames)
-	all.Wait()
+// act decodes frames and acts on them.
+func (s *Session) act(ctx context.Context, frames []frame) {
+	decode(frames)
+	s.frames(ctx, frames)
+	clear(frames) // who reads the messages owns them
 }
 
-func decodeEach(frames []frame) {
+// decode decodes the messages among frames that are not decoded yet.
+func decode(frames []frame) {
 	s := new(scanner)
 	for i := range frames {
 		f := &frames[i]
@@ -79,9 +102,9 @@ func decodeEach(frames []frame) {
 		case "keep_alive", "control_request", "control_response", "control_cancel_request", "transcript_mirror":
 			continue
 		}
-		m, err := s.message(f.line, f.kind)
+		m, err := s.message(f.text, f.kind)
 		if err != nil {
-			m = &Unknown{Header: Header{Mismatch: err.Error(), raw: string(f.line)}, Err: err}
+			m = &Unknown{Header: Header{Mismatch: err.Error(), raw: f.text}, Err: err}
 		}
 		f.msg = m
 	}
@@ -101,27 +124,28 @@ func (s *Session) frames(ctx context.Context, frames []frame) {
 			run, size = nil, 0
 		}
 	}
-	for _, f := range frames {
+	for i := range frames {
+		f := &frames[i]
 		if f.msg != nil {
 			if s.observe(f.msg) {
 				if run == nil {
 					run = make([]Message, 0, len(frames))
 				}
 				run = append(run, f.msg)
-				size += len(f.line)
+				size += len(f.text)
 			}
 			continue
 		}
 		pass()
 		switch f.kind {
 		case "control_request":
-			s.asked(ctx, bytes.Clone(f.line))
+			s.asked(ctx, []byte(f.text))
 		case "control_response":
-			s.answered(ctx, f.line)
+			s.answered(ctx, []byte(f.text))
 		case "control_cancel_request":
-			s.withdrawn(f.line)
+			s.withdrawn([]byte(f.text))
 		case "transcript_mirror":
-			s.mirrored(f.line)
+			s.mirrored([]byte(f.text))
 		}
 	}
 	pass()

@@ -174,7 +174,7 @@ func (m *Result) field(s *scanner, key string) bool {
 	case "request_sent_wall_ms":
 		m.RequestSent = s.unix(time.Millisecond)
 	case "usage":
-		m.Usage = s.usage()
+		s.usage(&m.Usage)
 	case "modelUsage":
 		m.ModelUsage = s.modelUsages()
 	case "total_cost_usd":

@@ -39,9 +39,17 @@ type scanner struct {
 
 // token returns the first byte of the next token, or zero at the end.
 func (s *scanner) token() byte {
+	if s.pos < len(s.text) && s.text[s.pos] > ' ' {
+		return s.text[s.pos]
+	}
+	return s.space()
+}
+
+// space passes over white space and returns what token does.
+func (s *scanner) space() byte {
 	for s.pos < len(s.text) {
 		c := s.text[s.pos]
-		if c > ' ' || c != ' ' && c != '\n' && c != '\t' && c != '\r' {
+		if c != ' ' && c != '\n' && c != '\t' && c != '\r' {
 			return c
 		}
 		s.pos++
@@ -98,6 +106,15 @@ func (s *scanner) enter(end byte) bool {
 // more passes the comma before the next member, or the end of the object or
 // array, and tells which.
 func (s *scanner) more(end byte) bool {
+	if s.at(',') {
+		s.pos++
+		return true
+	}
+	return s.last(end)
+}
+
+// last is more where no comma stands at once.
+func (s *scanner) last(end byte) bool {
 	switch s.token() {
 	case ',':
 		s.pos++
@@ -117,10 +134,12 @@ func (s *scanner) key() string {
 		s.fail("want a key")
 		return ""
 	}
-	s.name[0] = s.pos + 1
-	if i := ordinary(s.text, s.pos+1); i+1 < len(s.text) && s.text[i] == '"' && s.text[i+1] == ':' {
-		s.name[1], s.pos = i, i+2 // as the CLI writes them
-		return s.text[s.name[0]:i]
+	start := s.pos + 1
+	s.name[0] = start
+	end := ordinary(s.text, start)
+	if rest := s.text[end:]; len(rest) > 1 && rest[0] == '"' && rest[1] == ':' {
+		s.name[1], s.pos = end, end+2 // as the CLI writes them
+		return s.text[start:end]
 	}
 	key := s.quoted()
 	s.name[1] = s.pos - 1
@@ -170,7 +189,7 @@ func (s *scanner) str() string {
 	case '"':
 		return s.quoted()
 	case 'n':
-		s.skip()
+		s.word("null")
 	default:
 		s.misfit("string")
 	}

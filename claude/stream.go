@@ -93,7 +93,7 @@ func (m *StreamEvent) read(s *scanner) {
 		case "message":
 			m.message(s)
 		case "usage":
-			m.Usage = s.usage()
+			s.usage(&m.Usage)
 		default:
 			s.skip()
 		}
@@ -133,7 +133,7 @@ func (m *StreamEvent) message(s *scanner) {
 		case "model":
 			m.Model = s.str()
 		case "usage":
-			m.Usage = s.usage()
+			s.usage(&m.Usage)
 		default:
 			s.skip()
 		}

@@ -100,7 +100,7 @@ func (u Usage) most(v Usage) Usage {
 	}
 }
 
-func (s *scanner) usage() (u Usage) {
+func (s *scanner) usage(u *Usage) {
 	for ok := s.object(); ok; ok = s.more('}') {
 		switch s.key() {
 		case "input_tokens":
@@ -149,7 +149,6 @@ func (s *scanner) usage() (u Usage) {
 			s.skip()
 		}
 	}
-	return u
 }
 
 func (s *scanner) modelUsage() (u ModelUsage) {
