@@ -270,7 +270,11 @@ func decideOurs(tool string, role *permission.Policy) (v runner.Verdict, ours bo
 	return runner.Verdict{Allowed: true, Rule: "tool " + strings.TrimPrefix(tool, "mcp__")}, true
 }
 
+// Start starts a child. What the run has said before stands before that in the log.
 func (m *room) Start(ctx context.Context, s spawn.Start) (nestor.ID, error) {
+	if err := m.current().writer.Flush(ctx); err != nil {
+		return "", fmt.Errorf("writing what was said before: %w", err)
+	}
 	return m.x.Submit(ctx, engine.Submission{Task: s.Task, Key: s.Key, Name: s.Name, Background: s.Background})
 }
 
@@ -291,10 +295,14 @@ func (m *room) Ask(ctx context.Context, ask nestor.Ask) (*nestor.Answer, error) 
 }
 
 func (m *room) Append(ctx context.Context, events ...nestor.Event) error {
+	return m.current().Append(ctx, events...)
+}
+
+// current returns the host of the current execution.
+func (m *room) current() *host {
 	m.mu.Lock()
-	h := m.host
-	m.mu.Unlock()
-	return h.Append(ctx, events...)
+	defer m.mu.Unlock()
+	return m.host
 }
 
 // Read returns the letters that the agent has not read. It has then.
