@@ -1,7 +1,7 @@
 // Command bench-run measures what 'nestor run' adds to the provider beneath it: the
 // time to the first event and the first text, and that of a conversation with a hundred tool calls.
 // Both sides are processes, started in turn; the CLI is the real one, the model is
-// scripted. It prints Markdown. 'make bench-run' runs it.
+// scripted and has a process of its own. It prints Markdown. 'make bench-run' runs it.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -29,7 +30,8 @@ import (
 )
 
 const (
-	roleVariable   = "BENCH_ROLE"   // settings of a bare provider, as JSON; empty compares
+	roleVariable   = "BENCH_ROLE"   // settings of a bare provider, as JSON; modelRole; empty compares
+	modelRole      = "model"        // it serves the model, whose script is its input
 	nestorVariable = "BENCH_NESTOR" // the nestor command
 )
 
@@ -37,10 +39,14 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	err := func() error {
-		if role := os.Getenv(roleVariable); role != "" {
+		switch role := os.Getenv(roleVariable); role {
+		case "":
+			return compare(ctx)
+		case modelRole:
+			return serveModel(ctx)
+		default:
 			return bare(ctx, role)
 		}
-		return compare(ctx)
 	}()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench-run:", err)
@@ -115,7 +121,33 @@ func compare(ctx context.Context) error {
 		return err
 	}
 	calls := strings.Repeat(fmt.Sprintf("{wait: 20ms, tools: [{name: Read, input: {file_path: %s}}]}, ", file), 100)
-	parsed, err := scriptmodel.ParseScript("script", fmt.Appendf(nil, script, calls))
+	model := exec.CommandContext(ctx, os.Args[0])
+	model.Env = append(os.Environ(), roleVariable+"="+modelRole)
+	model.Stdin, model.Stderr = strings.NewReader(fmt.Sprintf(script, calls)), os.Stderr
+	model.Cancel = func() error { return model.Process.Signal(os.Interrupt) }
+	out, err := model.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := model.Start(); err != nil {
+		return err
+	}
+	if b.url, err = bufio.NewReader(out).ReadString('\n'); err == nil {
+		b.url = strings.TrimSpace(b.url)
+		err = b.all(ctx)
+	}
+	model.Process.Signal(os.Interrupt)
+	return errors.Join(err, model.Wait())
+}
+
+// serveModel serves the model whose script it reads, says where, and does so until
+// it is interrupted.
+func serveModel(ctx context.Context) error {
+	text, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		return err
+	}
+	parsed, err := scriptmodel.ParseScript("script", text)
 	if err != nil {
 		return err
 	}
@@ -123,13 +155,8 @@ func compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	serving, stop := context.WithCancel(ctx)
-	served := make(chan error, 1)
-	go func() { served <- scriptmodel.New(parsed, scriptmodel.Options{Keep: -1}).Serve(serving, ln) }()
-	b.url = "http://" + ln.Addr().String()
-	err = b.all(ctx)
-	stop()
-	return errors.Join(err, <-served)
+	fmt.Println("http://" + ln.Addr().String())
+	return scriptmodel.New(parsed, scriptmodel.Options{Keep: -1}).Serve(ctx, ln)
 }
 
 type bench struct {
