@@ -38,7 +38,7 @@ type room struct {
 	mu   sync.Mutex // guards what follows
 	host *host      // of the current execution
 	read int        // the number of the last letter that the agent asked for itself
-	said int        // of the last that it was told
+	last int        // of the last that it was told
 }
 
 // enter gives an execution its room: the agent gets the tools, and what it starts
@@ -270,10 +270,9 @@ func decideOurs(tool string, role *permission.Policy) (v runner.Verdict, ours bo
 	return runner.Verdict{Allowed: true, Rule: "tool " + strings.TrimPrefix(tool, "mcp__")}, true
 }
 
-// Start starts a child. What the run has said before stands before that in the log.
 func (m *room) Start(ctx context.Context, s spawn.Start) (nestor.ID, error) {
-	if err := m.current().writer.Flush(ctx); err != nil {
-		return "", fmt.Errorf("writing what was said before: %w", err)
+	if err := m.said(ctx); err != nil {
+		return "", err
 	}
 	return m.x.Submit(ctx, engine.Submission{Task: s.Task, Key: s.Key, Name: s.Name, Background: s.Background})
 }
@@ -291,11 +290,23 @@ func (m *room) Collect(ctx context.Context, runs ...nestor.ID) error {
 }
 
 func (m *room) Ask(ctx context.Context, ask nestor.Ask) (*nestor.Answer, error) {
+	if err := m.said(ctx); err != nil {
+		return nil, err
+	}
 	return m.x.Ask(ctx, ask)
 }
 
 func (m *room) Append(ctx context.Context, events ...nestor.Event) error {
 	return m.current().Append(ctx, events...)
+}
+
+// said waits until what the run has said is in the log, so that what others write
+// there for it comes behind.
+func (m *room) said(ctx context.Context) error {
+	if err := m.current().writer.Flush(ctx); err != nil {
+		return fmt.Errorf("writing what was said before: %w", err)
+	}
+	return nil
 }
 
 // current returns the host of the current execution.
@@ -309,7 +320,7 @@ func (m *room) current() *host {
 func (m *room) Read() []plan.Letter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	list, _ := m.x.Letters(max(m.read, m.said))
+	list, _ := m.x.Letters(max(m.read, m.last))
 	if len(list) > 0 {
 		m.read = list[len(list)-1].N
 		m.x.Heard(m.read)
@@ -322,7 +333,7 @@ func (m *room) Read() []plan.Letter {
 func (m *room) unread(n int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.said = max(m.said, n)
+	m.last = max(m.last, n)
 	return max(n, m.read)
 }
 
