@@ -78,7 +78,7 @@ bench-tree: ## Trees of a thousand runs: how long they take to grow, and to end 
 	bin/bench-tree
 
 .PHONY: bench-agentfile
-bench-agentfile: ## What definitions of agents cost: files, options, ten thousand runs
+bench-agentfile: ## What definitions of agents cost: files, options, the memory of 20,000 runs (25 minutes)
 	go build -o bin/bench-agentfile ./tools/bench-agentfile
 	bin/bench-agentfile
 

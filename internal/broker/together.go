@@ -26,11 +26,9 @@ func Expect(msg *nats.Msg, last uint64) {
 	msg.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last, 10))
 }
 
-// MaxTogether is how many messages Together takes.
-const MaxTogether = 1000
-
-// Together stores messages of one stream, all or none of them, and syncs them once.
-// They follow each other; the sequence of the last one is returned.
+// Together stores messages of one stream, a thousand at most, all or none of them,
+// and syncs them once. They follow each other; the sequence of the last one is
+// returned.
 func (b *Broker) Together(ctx context.Context, messages []*nats.Msg) (last uint64, err error) {
 	if len(messages) == 0 {
 		return 0, nil

@@ -148,7 +148,7 @@ func TestOnceAll(t *testing.T) {
 	}
 	for i := range ids {
 		for _, text := range []string{"a", "b"} {
-			if want := 1; i != 4 && got[fmt.Sprint(i, text)] != want {
+			if i != 4 && got[fmt.Sprint(i, text)] != 1 {
 				t.Errorf("%d%s is there %d times", i, text, got[fmt.Sprint(i, text)])
 			}
 		}
