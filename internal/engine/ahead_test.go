@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
 	"github.com/dfaf701a/nestor/internal/engine"
 	"github.com/dfaf701a/nestor/internal/eventlog"
 	"github.com/dfaf701a/nestor/internal/plan"
@@ -157,6 +158,53 @@ func TestCancelOfAPartAndOfTheWhole(t *testing.T) {
 		if ends := treeEnds(t, n, id); len(ends) != 1+root.Used {
 			t.Errorf("%d runs ended, of %d", len(ends), 1+root.Used)
 		}
+	}
+}
+
+// A document was written behind the back of an engine that is ahead of it: what it
+// decided is not stored. It decides again, and all of the tree ends once.
+func TestCancelOfWhatSomebodyElseWrote(t *testing.T) {
+	const breadth, depth = 3, 2
+	begun := make(chan nestor.ID, 1000)
+	b := embedded(t, t.TempDir())
+	n := open(t, b, private, 1000, grow(breadth, begun))
+	for range 5 {
+		id := n.submit(t, nestor.Task{Input: "r", Limits: nestor.Limits{Depth: depth, Children: breadth, Descendants: 1000}})
+		for range 1 + (breadth-1)*(1+(breadth-1)) {
+			<-begun
+		}
+		root, err := n.Get(within(t), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rewrite(t, b, root.Live()[0])
+		if err := n.Cancel(within(t), id, nestor.Cause{By: "ada"}, false); err != nil {
+			t.Fatal(err)
+		}
+		root = n.wait(t, id)
+		if root.State != nestor.Cancelled || len(root.Live()) > 0 {
+			t.Errorf("it is %s, with %d below it alive", root.State, len(root.Live()))
+		}
+		if ends := treeEnds(t, n, id); len(ends) != 1+root.Used {
+			t.Errorf("%d runs ended, of %d", len(ends), 1+root.Used)
+		}
+	}
+}
+
+// rewrite writes the document of a run again as it is.
+func rewrite(t *testing.T, b *broker.Broker, id nestor.ID) {
+	t.Helper()
+	docs, err := b.JetStream().KeyValue(within(t), broker.Runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "run." + string(id)
+	is, err := docs.Get(within(t), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := docs.Update(within(t), name, is.Value(), is.Revision()); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -209,10 +210,12 @@ func withoutEvents(list []plan.Command) []plan.Command {
 }
 
 // abandon gives up what could not be written: whoever waits for it is told so, and
-// what is decided next is so by the documents.
+// what is decided next is so by the documents. What these command is done again,
+// since some of it was only heard by runs as they are not any more.
 func (e *Engine) abandon(list []writing, err error) {
 	e.ahead.mu.Lock()
 	defer e.ahead.mu.Unlock()
+	ids := slices.Collect(maps.Keys(e.ahead.runs))
 	var gifts []*gift
 	for _, w := range list {
 		gifts = append(gifts, w.gifts...)
@@ -228,6 +231,31 @@ func (e *Engine) abandon(list []writing, err error) {
 	clear(e.ahead.runs)
 	clear(e.ahead.changed)
 	e.ahead.urgent, e.ahead.writing = false, false
+	e.behind(func() { e.redo(ids) })
+}
+
+// redo carries out what the documents of runs command, and of those that they wait
+// for: they may have told them of their end.
+func (e *Engine) redo(ids []nestor.ID) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	seen := map[nestor.ID]bool{}
+	for len(ids) > 0 {
+		id := ids[len(ids)-1]
+		ids = ids[:len(ids)-1]
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
+		en, err := e.load(ctx, id)
+		if err != nil {
+			continue // the next process has it
+		}
+		if run := en.doc.Run; !run.State.Ended() {
+			ids = append(append(ids, run.Live()...), run.After...)
+		}
+		e.send(ctx, id, en.doc.Run, en.doc.Outbox)
+	}
 }
 
 // draft is a document that is to replace the one of a revision.

@@ -36,6 +36,9 @@ func (e *Engine) given(ctx context.Context, id nestor.ID, in plan.Input) (*entry
 		if err := e.inTurn(ctx, id, g); err != nil {
 			return &entry{}, err
 		}
+		if errors.Is(g.err, errConflict) && ctx.Err() == nil {
+			continue // what was decided ahead was given up: decide by the document
+		}
 		if g.wrote || g.en == nil {
 			return orEmpty(g.en), g.err
 		}
@@ -223,7 +226,9 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, ins []plan
 	if len(data) > broker.MaxDocument {
 		return nil, nil, fmt.Errorf("run %s: its document would have %d bytes; %d are possible", id, len(data), broker.MaxDocument)
 	}
-	if next.revision, err = e.write(ctx, docName(id), data, en.revision); err != nil {
+	// It is written also if nobody wants it any more: one that is given up could be
+	// stored yet, behind the back of who reads the document next.
+	if next.revision, err = e.write(context.WithoutCancel(ctx), docName(id), data, en.revision); err != nil {
 		e.forget(id) // it may be written all the same
 		return nil, nil, err
 	}
