@@ -209,52 +209,61 @@ func withoutEvents(list []plan.Command) []plan.Command {
 	return left
 }
 
-// abandon gives up what could not be written: whoever waits for it is told so, and
-// what is decided next is so by the documents. What these command is done again,
-// since some of it was only heard by runs as they are not any more.
+// abandon gives up what could not be written: what is decided next is so by the
+// documents. What these command is done again, since some of it was only heard by
+// runs as they are not any more; whoever waits is told then.
 func (e *Engine) abandon(list []writing, err error) {
 	e.ahead.mu.Lock()
 	defer e.ahead.mu.Unlock()
-	ids := slices.Collect(maps.Keys(e.ahead.runs))
 	var gifts []*gift
 	for _, w := range list {
 		gifts = append(gifts, w.gifts...)
 	}
+	var ids []nestor.ID
 	for id, r := range e.ahead.runs {
 		e.forget(id)
-		gifts = append(gifts, r.gifts...)
-	}
-	for _, g := range gifts {
-		g.err = err
-		close(g.done)
+		ids, gifts = append(ids, id), append(gifts, r.gifts...)
 	}
 	clear(e.ahead.runs)
 	clear(e.ahead.changed)
 	e.ahead.urgent, e.ahead.writing = false, false
-	e.behind(func() { e.redo(ids) })
+	before := e.ahead.sent
+	e.behind(func() {
+		<-before
+		e.redo(ids)
+		for _, g := range gifts {
+			g.err = err
+			close(g.done)
+		}
+	})
 }
 
-// redo carries out what the documents of runs command, and of those that they wait
-// for: they may have told them of their end.
+// redo carries out what the documents of runs command, and those of the runs that
+// they wait for: these may have told them of their end.
 func (e *Engine) redo(ids []nestor.ID) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	seen := map[nestor.ID]bool{}
+	found := map[nestor.ID]document{}
 	for len(ids) > 0 {
 		id := ids[len(ids)-1]
 		ids = ids[:len(ids)-1]
-		if seen[id] {
+		if _, ok := found[id]; ok {
 			continue
 		}
-		seen[id] = true
 		en, err := e.load(ctx, id)
 		if err != nil {
-			continue // the next process has it
+			continue // it is done when it is needed, or by the next process
 		}
+		found[id] = en.doc
 		if run := en.doc.Run; !run.State.Ended() {
 			ids = append(append(ids, run.Live()...), run.After...)
 		}
-		e.send(ctx, id, en.doc.Run, en.doc.Outbox)
+	}
+	lowest := func(x, y nestor.ID) int {
+		return cmp.Compare(found[y].Run.Depth(), found[x].Run.Depth())
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(found), lowest) {
+		e.send(ctx, id, found[id].Run, found[id].Outbox)
 	}
 }
 
