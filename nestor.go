@@ -10,7 +10,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -24,6 +23,11 @@ func NewID(now time.Time) ID {
 	rand.Read(b[:])
 	binary.BigEndian.PutUint64(b[:8], uint64(now.UnixMilli())<<16|uint64(b[6])<<8|uint64(b[7]))
 	b[6], b[8] = b[6]&0x0f|0x70, b[8]&0x3f|0x80
+	return IDFrom(b)
+}
+
+// IDFrom returns the ID of the bytes of a UUID.
+func IDFrom(b [16]byte) ID {
 	var text [36]byte
 	hex.Encode(text[:8], b[:4])
 	hex.Encode(text[9:13], b[4:6])
@@ -50,11 +54,26 @@ func (id ID) check() error {
 		return errNotUUID
 	}
 	for i, c := range []byte(id) {
-		if dash := i == 8 || i == 13 || i == 18 || i == 23; dash != (c == '-') || !dash && !strings.ContainsRune("0123456789abcdef", rune(c)) {
+		digit := '0' <= c && c <= '9' || 'a' <= c && c <= 'f'
+		if dash := i == 8 || i == 13 || i == 18 || i == 23; dash && c != '-' || !dash && !digit {
 			return errNotUUID
 		}
 	}
 	return nil
+}
+
+// Bytes returns the bytes of the UUID that id is.
+func (id ID) Bytes() (b [16]byte, err error) {
+	if _, err := ParseID(string(id)); err != nil {
+		return b, err
+	}
+	var digits [32]byte
+	n := copy(digits[:], id[:8])
+	for _, at := range [][2]int{{9, 13}, {14, 18}, {19, 23}, {24, 36}} {
+		n += copy(digits[n:], id[at[0]:at[1]])
+	}
+	_, err = hex.Decode(b[:], digits[:])
+	return b, err
 }
 
 // Time returns when the ID was made, to the millisecond; the zero Time if id is

@@ -23,6 +23,9 @@ func TestIDsSortByTime(t *testing.T) {
 		if back, err := nestor.ParseID(string(id)); err != nil || back != id || !back.Time().Equal(at) {
 			t.Errorf("%s: %v, %v", id, back.Time(), err)
 		}
+		if b, err := id.Bytes(); err != nil || nestor.IDFrom(b) != id {
+			t.Errorf("the bytes of %s are %x, %v", id, b, err)
+		}
 	}
 }
 
@@ -30,6 +33,9 @@ func TestWrongIDs(t *testing.T) {
 	for _, text := range []string{"", "x", "0199d3a2-7c1e-7b0a-8f3e-5a1c2b3d4e5", "0199D3A2-7c1e-7b0a-8f3e-5a1c2b3d4e5f", "../../../../../../../../etc/passwd..", "0199d3a2.7c1e-7b0a-8f3e-5a1c2b3d4e5f", strings.Repeat("-", 36)} {
 		if id, err := nestor.ParseID(text); err == nil || !strings.Contains(err.Error(), "want a UUID") {
 			t.Errorf("%q is %q, %v", text, id, err)
+		}
+		if b, err := nestor.ID(text).Bytes(); err == nil {
+			t.Errorf("the bytes of %q are %x", text, b)
 		}
 	}
 }

@@ -82,8 +82,8 @@ type layout struct {
 // None is AllowDirect, so that a read is answered by the leader, with what was
 // written last, and not by a replica that may lag.
 var current = layout{
-	version: 3,
-	steps:   []func(context.Context, jetstream.JetStream) error{nil, nil}, // 2 has Results, in 3 those of Runs and Events can be stored together
+	version: 4,
+	steps:   []func(context.Context, jetstream.JetStream) error{nil, nil, nil}, // 2 has Results, in 3 those of Runs and Events can be stored together, in 4 documents have short paths
 	streams: []jetstream.StreamConfig{
 		{
 			Name:      Orch,

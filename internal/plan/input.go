@@ -27,10 +27,10 @@ func (list Together) decide(d *decision) error {
 // Submit makes the run. For one that exists it changes nothing.
 type Submit struct {
 	ID       nestor.ID   `json:"id"`
-	Key      string      `json:"key,omitempty"`     // that it was submitted by; empty if by none
-	Path     []nestor.ID `json:"path,omitempty"`    // the runs above it, the root first
-	Lineage  []string    `json:"lineage,omitempty"` // what these were asked to do
-	Task     nestor.Task `json:"task"`              // its limits are what it is granted
+	Key      string      `json:"key,omitempty"` // that it was submitted by; empty if by none
+	Path     Path        `json:"path,omitempty"`
+	Lineage  Lineage     `json:"lineage,omitempty"`
+	Task     nestor.Task `json:"task"` // its limits are what it is granted
 	Deadline time.Time   `json:"deadline,omitzero"`
 }
 

@@ -28,8 +28,8 @@ type Run struct {
 	ID      nestor.ID    `json:"id"`
 	Key     string       `json:"key,omitempty"` // that it was submitted by; empty if by none
 	Root    nestor.ID    `json:"root"`
-	Path    []nestor.ID  `json:"path,omitempty"`    // the runs above it, the root first
-	Lineage []string     `json:"lineage,omitempty"` // what these were asked to do, in the same order
+	Path    Path         `json:"path,omitempty"`
+	Lineage Lineage      `json:"lineage,omitempty"` // what those of Path were asked to do; nil once it has ended
 	Task    nestor.Task  `json:"task"`              // with limits as they were granted
 	State   nestor.State `json:"state,omitempty"`
 	Wait    *nestor.Wait `json:"wait,omitempty"` // what it waits for; nil if it does not
@@ -287,7 +287,7 @@ func (d *decision) end() {
 			r.Status = nestor.Error
 		}
 	}
-	d.State, d.Ended, d.Wait, d.Worker, d.Stop = r.Status, d.now, nil, "", false
+	d.State, d.Ended, d.Wait, d.Worker, d.Stop, d.Lineage = r.Status, d.now, nil, "", false, nil
 	d.emit(&nestor.ExecutionComplete{
 		ExecutionID: string(d.ID), Agent: d.Task.Agent, Success: r.Status == nestor.Success, Status: r.Status,
 		ResultSummary: cut(r.Output, summarySize), CostUSD: d.Spent, Usage: r.Usage, Error: r.Error, Turns: r.Turns, Result: r,

@@ -14,7 +14,7 @@ import (
 // space alone have the same.
 func fingerprint(t nestor.Task) string {
 	sum := sha256.Sum256([]byte(t.Agent + "\n" + strings.ToLower(strings.Join(strings.Fields(t.Input), " "))))
-	return hex.EncodeToString(sum[:6]) // a path may be long
+	return hex.EncodeToString(sum[:markSize])
 }
 
 // recurs refuses a child that would do what a run above it, or this one, is
