@@ -50,11 +50,12 @@ func (b *backend) sessions(ctx context.Context) error {
 
 // writeSessions follows the log, and returns how far it came.
 func (b *backend) writeSessions(ctx context.Context, after eventlog.Position) (eventlog.Position, error) {
-	noted := time.Now()
+	noted, pace := time.Now(), eventlog.Pace{Times: 3}
 	for e, err := range b.log.Follow(ctx, eventlog.Filter{}, after) {
 		if err != nil {
 			return after, err
 		}
+		began := time.Now()
 		event, err := e.Decode()
 		if err == nil {
 			err = b.worker.folders.Take(ctx, event, os.Getpid())
@@ -72,6 +73,7 @@ func (b *backend) writeSessions(ctx context.Context, after eventlog.Position) (e
 				b.opts.Log.Warn("writing the folders of sessions", "error", err)
 			}
 		}
+		pace.Rest(ctx, began)
 	}
 	return after, nil
 }

@@ -53,14 +53,17 @@ func (h *History) project(ctx context.Context, log *eventlog.Log) error {
 		defer close(events)
 		failure = follow(following, log, after, events)
 	})
+	pace := eventlog.Pace{Times: 1}
 	for {
 		batch := collect(events)
 		if len(batch) == 0 {
 			return failure
 		}
+		began := time.Now()
 		if err := h.add(ctx, batch); err != nil {
 			return err
 		}
+		pace.Rest(ctx, began)
 	}
 }
 

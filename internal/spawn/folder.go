@@ -242,12 +242,14 @@ func writeWhole(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
 	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
 	}
-	return os.Rename(f.Name(), name)
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
 }
 
 // Position returns up to where the log was taken, and whether that was ever noted.
