@@ -116,7 +116,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	log := eventlog.New(b, eventlog.Options{Archive: h})
 	private := d.opts.Broker == Broker{} // no other process reaches it
 	e, err := engine.New(ctx, b, log, engine.Options{
-		Sole: private, Alone: private, Ended: h.Ended, Limits: d.opts.Limits, Lease: d.opts.Lease,
+		Sole: private, Alone: private, Settled: settled(home, private), Ended: h.Ended, Limits: d.opts.Limits, Lease: d.opts.Lease,
 	})
 	if err != nil {
 		return err
@@ -170,7 +170,13 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	})
 	d.addr = b.Addr()
 	close(d.ready)
-	return g.Wait()
+	if err := g.Wait(); err != nil || !private {
+		return err
+	}
+	if err := settle(context.WithoutCancel(ctx), home, e); err != nil {
+		d.opts.Log.Warn("noting that nothing is left undone", "error", err)
+	}
+	return nil
 }
 
 // open opens the broker and the history, and kills what an earlier owner of the

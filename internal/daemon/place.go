@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -14,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/dfaf701a/nestor/internal/broker"
+	"github.com/dfaf701a/nestor/internal/engine"
 )
 
 // maxSocket is the longest name that a Unix socket can have everywhere.
@@ -65,6 +67,31 @@ func begin(home string) (left bool, ended func(*error), err error) {
 			*err = os.Remove(name)
 		}
 	}, nil
+}
+
+// settled returns what the engine before said when it had left nothing undone; empty
+// if that is not known.
+func settled(home string, private bool) string {
+	if !private {
+		return ""
+	}
+	text, err := os.ReadFile(filepath.Join(home, settledName))
+	if err != nil {
+		return "" // it is looked for
+	}
+	return strings.TrimSpace(string(text))
+}
+
+const settledName = "settled"
+
+// settle takes note that an engine has left nothing undone, if so. The note is void
+// with the next change.
+func settle(ctx context.Context, home string, e *engine.Engine) error {
+	mark, err := e.Settled(ctx)
+	if err != nil || mark == "" {
+		return err
+	}
+	return os.WriteFile(filepath.Join(home, settledName), []byte(mark+"\n"), 0o600)
 }
 
 // ignore keeps git from all that is in a project's folder but its config, unless

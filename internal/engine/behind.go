@@ -221,7 +221,7 @@ func (e *Engine) abandon(list []writing, err error) {
 	}
 	var ids []nestor.ID
 	for id, r := range e.ahead.runs {
-		e.forget(id)
+		e.unsure(id)
 		ids, gifts = append(ids, id), append(gifts, r.gifts...)
 	}
 	clear(e.ahead.runs)

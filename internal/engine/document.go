@@ -92,6 +92,7 @@ func (e *Engine) sent(id nestor.ID, en *entry, err error) {
 	}
 	if err != nil {
 		delete(e.known, id)
+		e.undone = true
 		return
 	}
 	e.over(en.doc.Run)
@@ -101,6 +102,14 @@ func (e *Engine) forget(id nestor.ID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.known, id)
+}
+
+// unsure takes note that a document may be written or not: whoever comes next reads it.
+func (e *Engine) unsure(id nestor.ID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.known, id)
+	e.undone = true
 }
 
 // load reads the document of a run; an empty one if there is none.

@@ -58,6 +58,10 @@ type Options struct {
 	// Ended tells how a run ended that is not in the broker any more; nil means
 	// that nobody knows.
 	Ended func(ctx context.Context, id nestor.ID) (nestor.State, bool)
+	// Settled is what [Engine.Settled] said of the last engine that was alone with
+	// this broker: if nothing was written since, nothing is looked for that may have
+	// been left undone. Empty means that nothing is known.
+	Settled string
 	// Limits are those of roots that set none; zero means
 	// nestor.DefaultLimits.
 	Limits nestor.Limits
@@ -88,6 +92,8 @@ type Engine struct {
 	ending  map[nestor.ID]*entry     // those of runs that have, until their commands are carried out
 	ends    map[nestor.ID][]*gift    // ends of children that wait for the turn of their parent
 	working map[nestor.ID]*Execution // attempts that are at work in this process
+	whole   bool                     // what other processes left undone is done
+	undone  bool                     // something could not be carried out
 	sending int                      // what is done behind: documents that are written ahead, and their commands
 	quiet   sync.Cond                // sending is zero
 }
@@ -113,7 +119,7 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 	e := &Engine{
 		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{}, ending: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver),
 		working: map[nestor.ID]*Execution{}, ahead: ahead{runs: map[nestor.ID]*falling{}, changed: map[nestor.ID]*falling{}, more: make(chan struct{}, 1), sent: make(chan struct{})},
-		replicated: stream.CachedInfo().Config.Replicas > 1, hash: maphash.MakeSeed(),
+		replicated: stream.CachedInfo().Config.Replicas > 1, whole: mark(stream) == opts.Settled, hash: maphash.MakeSeed(),
 	}
 	e.quiet.L = &e.mu
 	close(e.ahead.sent) // nothing is

@@ -206,18 +206,68 @@ func settled(err error) error {
 	return err
 }
 
+// Settled returns what to give as Options.Settled to the next engine, when this one,
+// which was alone, has ended; empty if something may be undone.
+func (e *Engine) Settled(ctx context.Context) (string, error) {
+	e.mu.Lock()
+	settled := e.whole && !e.undone && e.sending == 0
+	e.mu.Unlock()
+	if !settled {
+		return "", nil
+	}
+	stream, err := e.documents(ctx)
+	if err != nil {
+		return "", err
+	}
+	return mark(stream), nil
+}
+
+// mark says which documents these are, and which of their changes was the last.
+func mark(documents jetstream.Stream) string {
+	info := documents.CachedInfo()
+	return fmt.Sprintf("%d of %s", info.State.LastSeq, info.Created.Format(time.RFC3339Nano))
+}
+
+func (e *Engine) documents(ctx context.Context) (jetstream.Stream, error) {
+	stream, err := e.js.Stream(ctx, "KV_"+broker.Runs)
+	if err != nil {
+		return nil, fmt.Errorf("stream of %s: %w", broker.Runs, e.b.Explain(err))
+	}
+	return stream, nil
+}
+
 // recent is how far back from the last change documents are looked at for
 // commands that were not carried out. A command follows its write at once, so
 // what is older was carried out, or its process has been away for longer.
 const recent = 10 * time.Minute
 
-// repair carries out the commands of the documents that changed last. It rests as
-// long as it works, so that a million of them does not keep others from what they
-// do.
+// repair carries out the commands of the documents that changed last, if some may
+// not have been.
 func (e *Engine) repair(ctx context.Context) error {
-	stream, err := e.js.Stream(ctx, "KV_"+broker.Runs)
+	if e.isWhole() {
+		return nil
+	}
+	if err := e.sendRecent(ctx); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.whole = true
+	return nil
+}
+
+func (e *Engine) isWhole() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.whole
+}
+
+// sendRecent rests as long as it works, so that a million documents do not keep
+// others from what they do.
+func (e *Engine) sendRecent(ctx context.Context) error {
+	stream, err := e.documents(ctx)
 	if err != nil {
-		return fmt.Errorf("stream of %s: %w", broker.Runs, e.b.Explain(err))
+		return err
 	}
 	last := stream.CachedInfo().State.LastTime
 	if last.IsZero() {

@@ -1,0 +1,105 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
+	"github.com/dfaf701a/nestor/internal/engine"
+)
+
+// counter is a log that counts what it is given, and fails if it has an error.
+type counter struct {
+	calls atomic.Int64
+	err   error
+}
+
+func (c *counter) Once(context.Context, uint64, ...nestor.Event) error {
+	c.calls.Add(1)
+	return c.err
+}
+
+func (c *counter) OnceAll(context.Context, []uint64, [][]nestor.Event) error {
+	c.calls.Add(1)
+	return c.err
+}
+
+// An engine that has ended in order says so to the next, which then does not carry
+// out again what the documents command; unless something was written since.
+func TestSettled(t *testing.T) {
+	b := embedded(t, t.TempDir())
+	n := open(t, b, private, 1, func(context.Context, *engine.Execution) nestor.Result { return success("done") })
+	n.wait(t, n.submit(t, nestor.Task{Input: "first"}))
+	settled := settle(t, n.Engine)
+	n.stop()
+	if is := sentAgain(t, b, settled); is != 0 {
+		t.Errorf("%d documents were carried out again, and nothing was written since", is)
+	}
+	if is := sentAgain(t, b, ""); is == 0 {
+		t.Error("none was carried out again, and nobody said that there was nothing left")
+	}
+	n = open(t, b, private, 0, nil)
+	n.submit(t, nestor.Task{Input: "second"})
+	n.stop()
+	if is := sentAgain(t, b, settled); is == 0 {
+		t.Error("none was carried out again, and one was written since")
+	}
+}
+
+// settle waits until an engine has left nothing undone, and returns what it says.
+func settle(t *testing.T, e *engine.Engine) (settled string) {
+	t.Helper()
+	waitFor(t, func() bool {
+		var err error
+		settled, err = e.Settled(within(t))
+		return err == nil && settled != ""
+	}, "nothing is left undone")
+	return settled
+}
+
+// sentAgain runs an engine until it has done what was left undone, and returns how
+// often it wrote to the log.
+func sentAgain(t *testing.T, b *broker.Broker, settled string) int64 {
+	t.Helper()
+	opts := private
+	opts.Settled = settled
+	var log counter
+	e, err := engine.New(within(t), b, &log, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { e.Run(ctx) })
+	settle(t, e)
+	stop()
+	running.Wait()
+	return log.calls.Load()
+}
+
+// An engine that could not carry something out does not say that nothing is left.
+func TestNotSettled(t *testing.T) {
+	b := embedded(t, t.TempDir())
+	n := open(t, b, private, 0, nil)
+	n.submit(t, nestor.Task{Input: "first"})
+	opts := private
+	opts.Settled = settle(t, n.Engine)
+	n.stop()
+	e, err := engine.New(within(t), b, &counter{err: errors.New("made to fail")}, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if settled, err := e.Settled(within(t)); settled != opts.Settled {
+		t.Errorf("before anything it says %q, %v", settled, err)
+	}
+	if _, err := e.Submit(within(t), engine.Submission{Task: nestor.Task{Input: "second"}}); err == nil {
+		t.Error("what cannot be carried out was submitted")
+	}
+	if settled, err := e.Settled(within(t)); err != nil || settled != "" {
+		t.Errorf("it says %q, %v", settled, err)
+	}
+}
