@@ -176,6 +176,39 @@ func TestBadEventsNameThemselves(t *testing.T) {
 	}
 }
 
+// The type is found without decoding, however it is written.
+func TestEventType(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"type":"ask","run":`:             "ask", // of what we write no more than the beginning is looked at
+		`{"run":"x","type":"ask"}`:         "ask",
+		`{ "type": "new_kind" }`:           "new_kind",
+		`{"type":"a\u0073k","run":"x"}`:    "ask",
+		`{"type":"x","run":"x","type":""}`: "x",
+	} {
+		if kind, err := nestor.EventType([]byte(line)); err != nil || kind != want {
+			t.Errorf("%s is of type %q, %v; want %q", line, kind, err, want)
+		}
+	}
+	for _, line := range []string{``, `{`, `[]`, `{}`, `{"type":1}`, `{"type":"a\`} {
+		if kind, err := nestor.EventType([]byte(line)); err == nil {
+			t.Errorf("%s is of type %q", line, kind)
+		}
+	}
+	golden, err := os.ReadFile(goldenFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(golden) {
+		e, err := nestor.DecodeEvent(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind, err := nestor.EventType(line); err != nil || kind != nestor.TypeOf(e) {
+			t.Errorf("%s is of type %q, %v; want %q", line, kind, err, nestor.TypeOf(e))
+		}
+	}
+}
+
 func FuzzDecodeEvent(f *testing.F) {
 	golden, err := os.ReadFile(goldenFile)
 	if err != nil {
@@ -184,6 +217,8 @@ func FuzzDecodeEvent(f *testing.F) {
 	for line := range bytes.Lines(golden) {
 		f.Add(line)
 	}
+	f.Add([]byte(`{"type":"x","type":"ask"}`))
+	f.Add([]byte("{\"type\":\"\xff\"}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		e, err := nestor.DecodeEvent(data)
 		if (e == nil) == (err == nil) {

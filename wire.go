@@ -32,6 +32,9 @@ func (e *UnknownEvent) encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("event %s of run %s: %w", e.Type, e.Run, err)
 	}
+	if fields["type"], err = json.Marshal(e.Type); err != nil { // it may have several
+		return nil, fmt.Errorf("event %s of run %s: %w", e.Type, e.Run, err)
+	}
 	delete(fields, "seq")
 	if err := json.Unmarshal(header, &fields); err != nil {
 		return nil, fmt.Errorf("event %s of run %s: %w", e.Type, e.Run, err)
@@ -39,28 +42,47 @@ func (e *UnknownEvent) encode() ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// DecodeEvent reads an event. One of a type that is not known is no error. The
-// event does not refer to data.
-func DecodeEvent(data []byte) (Event, error) {
+// TypeOf returns the type of an event, as its JSON has it.
+func TypeOf(e Event) string { return e.wire() }
+
+// EventType returns the type of the event that data is, which is as [EncodeEvent]
+// writes it, or at least JSON: of the first it looks at no more than the beginning.
+func EventType(data []byte) (string, error) {
+	if rest, ok := bytes.CutPrefix(data, []byte(`{"type":"`)); ok {
+		other := func(c rune) bool { return (c < 'a' || c > 'z') && c != '_' }
+		if end := bytes.IndexFunc(rest, other); end >= 0 && rest[end] == '"' {
+			return string(rest[:end]), nil
+		}
+	}
 	var head struct {
 		Type *string `json:"type"`
 	}
 	if err := json.Unmarshal(data, &head); err != nil {
-		return nil, fmt.Errorf("event %.80q: %w", data, err)
+		return "", fmt.Errorf("event %.80q: %w", data, err)
 	}
 	if head.Type == nil {
-		return nil, fmt.Errorf("event %.80q: no string \"type\"", data)
+		return "", fmt.Errorf("event %.80q: no string \"type\"", data)
 	}
-	e := newEvent(*head.Type)
+	return *head.Type, nil
+}
+
+// DecodeEvent reads an event. One of a type that is not known is no error. The
+// event does not refer to data.
+func DecodeEvent(data []byte) (Event, error) {
+	kind, err := EventType(data)
+	if err != nil {
+		return nil, err
+	}
+	e := newEvent(kind)
 	if e == nil {
-		u := &UnknownEvent{Type: *head.Type, Raw: bytes.Clone(data)}
+		u := &UnknownEvent{Type: kind, Raw: bytes.Clone(data)}
 		if err := json.Unmarshal(data, &u.Header); err != nil {
 			return nil, fmt.Errorf("event %.80q: %w", data, err)
 		}
 		return u, nil
 	}
 	if err := json.Unmarshal(data, e); err != nil {
-		return nil, fmt.Errorf("event %s: %w", *head.Type, err)
+		return nil, fmt.Errorf("event %s: %w", kind, err)
 	}
 	return e, nil
 }

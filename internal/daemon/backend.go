@@ -178,6 +178,7 @@ func (b *backend) caughtUp(ctx context.Context) error {
 		if err != nil || !behind {
 			return err
 		}
+		b.history.Hurry()
 		select {
 		case <-time.After(catchUpEvery):
 		case <-ctx.Done():
@@ -383,15 +384,13 @@ func (s *selection) wants(e eventlog.Event) bool {
 	if e.Live {
 		return s.query.Deltas && (s.all || s.runs[e.Run])
 	}
-	if event, err := e.Decode(); err == nil {
-		switch event := event.(type) {
-		case *nestor.RunQueued: // its first, which may come before its parent tells of it
-			if s.query.Tree && s.runs[string(event.Parent)] {
-				s.runs[e.Run] = true
-			}
-		case *nestor.ExecutionComplete:
-			s.over = s.over || e.Run == string(s.id)
+	switch {
+	case s.query.Tree && e.Is((*nestor.RunQueued)(nil)): // its first, which may come before its parent tells of it
+		if event, err := e.Decode(); err == nil && s.runs[string(event.(*nestor.RunQueued).Parent)] {
+			s.runs[e.Run] = true
 		}
+	case e.Run == string(s.id) && e.Is((*nestor.ExecutionComplete)(nil)):
+		s.over = true
 	}
 	return (s.all || s.runs[e.Run]) && uint64(e.Position) > s.query.After
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/eventlog"
+	"github.com/dfaf701a/nestor/internal/spawn"
 )
 
 // How often it is noted up to where the log was followed, and how long it takes
@@ -56,9 +57,8 @@ func (b *backend) writeSessions(ctx context.Context, after eventlog.Position) (e
 			return after, err
 		}
 		began := time.Now()
-		event, err := e.Decode()
-		if err == nil {
-			err = b.worker.folders.Take(ctx, event, os.Getpid())
+		if e.Is(spawn.Noted()...) {
+			err = b.takeSession(ctx, e)
 		}
 		if err != nil && ctx.Err() == nil {
 			b.opts.Log.Warn("writing the folder of a session", "root", e.Root, "run", e.Run, "error", err)
@@ -76,6 +76,15 @@ func (b *backend) writeSessions(ctx context.Context, after eventlog.Position) (e
 		pace.Rest(ctx, began)
 	}
 	return after, nil
+}
+
+// takeSession writes what an event says to the folder of its session.
+func (b *backend) takeSession(ctx context.Context, e eventlog.Event) error {
+	event, err := e.Decode()
+	if err != nil {
+		return err
+	}
+	return b.worker.folders.Take(ctx, event, os.Getpid())
 }
 
 // topic returns what a root was asked.

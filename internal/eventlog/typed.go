@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/dfaf701a/nestor"
 )
@@ -40,6 +41,13 @@ func encode(e nestor.Event) ([]byte, error) {
 		defer func() { head.Seq = seq }()
 	}
 	return nestor.EncodeEvent(e)
+}
+
+// Is tells whether it is of the type of one of some events. It is cheaper than to
+// decode it.
+func (e Event) Is(types ...nestor.Event) bool {
+	kind, err := nestor.EventType(e.Data)
+	return err == nil && slices.ContainsFunc(types, func(t nestor.Event) bool { return nestor.TypeOf(t) == kind })
 }
 
 // Decode returns the event as the type that it is, with its position.

@@ -1,8 +1,6 @@
 package history
 
 import (
-	"bytes"
-	"encoding/json"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -55,16 +53,7 @@ func read(e eventlog.Event) (event nestor.Event, kind string, when time.Time) {
 	if err != nil {
 		return nil, "", time.Time{}
 	}
-	var head struct {
-		Type string `json:"type"`
-	}
-	if rest, ok := bytes.CutPrefix(e.Data, []byte(`{"type":"`)); ok { // as we write it
-		name, _, _ := bytes.Cut(rest, []byte{'"'})
-		head.Type = string(name)
-	} else if err := json.Unmarshal(e.Data, &head); err != nil {
-		return nil, "", time.Time{}
-	}
-	return event, clean(head.Type), event.Head().Time
+	return event, clean(nestor.TypeOf(event)), event.Head().Time
 }
 
 // own counts an event of the run itself. Where it belongs is what the log says,

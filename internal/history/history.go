@@ -71,6 +71,7 @@ type History struct {
 	opened Opened
 	write  *sql.DB // one connection, whose transactions are immediate
 	read   *sql.DB
+	hurry  chan struct{} // capacity 1: holds a token when somebody waits for what is not written yet
 
 	mu       sync.Mutex           // guards what follows
 	compiled map[string]*sql.Stmt // of batches, on write; nil if there was none yet
@@ -107,7 +108,7 @@ func Open(ctx context.Context, o Options) (*History, error) {
 }
 
 func open(ctx context.Context, path string, readers int) (_ *History, err error) {
-	h := &History{path: path}
+	h := &History{path: path, hurry: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("opening %w", h.explain(err))

@@ -16,13 +16,15 @@ import (
 const (
 	batchEvents = 1000
 	batchBytes  = 1 << 20
-	batchAfter  = 100 * time.Millisecond // an event waits this long for others at most
+	batchAfter  = 100 * time.Millisecond // an event waits this long for the next
+	batchFor    = time.Second            // and this long for all of them
 )
 
 // Project follows the log from where the history has come to, and writes what it
 // reads, until ctx ends, when it returns nil. After an error it may be called
 // again: it goes on where it was, and nothing is written twice. Readers see an
-// event at most about a tenth of a second later than those of the log.
+// event about a tenth of a second later than those of the log, and up to a second
+// while others keep coming; at once after [History.Hurry].
 //
 // Events that are missing from the log are passed over: their tree is not
 // archived, see [History.Archive].
@@ -55,7 +57,7 @@ func (h *History) project(ctx context.Context, log *eventlog.Log) error {
 	})
 	pace := eventlog.Pace{Times: 1}
 	for {
-		batch := collect(events)
+		batch := h.collect(events)
 		if len(batch) == 0 {
 			return failure
 		}
@@ -104,15 +106,24 @@ func follow(ctx context.Context, log *eventlog.Log, after eventlog.Position, eve
 	}
 }
 
+// Hurry has what was read of the log written now: somebody waits for it.
+func (h *History) Hurry() {
+	select {
+	case h.hurry <- struct{}{}:
+	default: // it will be
+	}
+}
+
 // collect waits for an event and returns it with those that come soon after;
 // none when events is closed.
-func collect(events <-chan eventlog.Event) (batch []eventlog.Event) {
+func (h *History) collect(events <-chan eventlog.Event) (batch []eventlog.Event) {
 	e, ok := <-events
 	if !ok {
 		return nil
 	}
 	batch, size := append(batch, e), len(e.Data)
-	late := time.NewTimer(batchAfter)
+	quiet, late := time.NewTimer(batchAfter), time.NewTimer(batchFor)
+	defer quiet.Stop()
 	defer late.Stop()
 	for len(batch) < batchEvents && size < batchBytes {
 		select {
@@ -121,7 +132,12 @@ func collect(events <-chan eventlog.Event) (batch []eventlog.Event) {
 				return batch
 			}
 			batch, size = append(batch, e), size+len(e.Data)
+			quiet.Reset(batchAfter)
+		case <-quiet.C:
+			return batch
 		case <-late.C:
+			return batch
+		case <-h.hurry:
 			return batch
 		}
 	}

@@ -129,6 +129,13 @@ type resultFile struct {
 	nestor.Result
 }
 
+// Noted returns one event of each type that [Folders.Take] makes something of.
+func Noted() []nestor.Event { return noted }
+
+var noted = []nestor.Event{
+	(*nestor.RunQueued)(nil), (*nestor.ExecutionStart)(nil), (*nestor.RunWaiting)(nil), (*nestor.RunResumed)(nil), (*nestor.RunRetry)(nil), (*nestor.ExecutionComplete)(nil),
+}
+
 // Take writes what an event says. Events of a run come in order; to take one again
 // changes nothing. The pid is of the process that executes runs.
 func (f *Folders) Take(ctx context.Context, event nestor.Event, pid int) error {

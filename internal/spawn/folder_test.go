@@ -1,10 +1,12 @@
 package spawn_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -159,5 +161,33 @@ func TestIDsThatAreNoneMakeNoFiles(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// Folders make something of the events that they say, and of no other.
+func TestNotedEvents(t *testing.T) {
+	golden, err := os.ReadFile("../../testdata/events.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(golden) {
+		event, err := nestor.DecodeEvent(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := nestor.NewID(time.Now())
+		event.Head().Run, event.Head().Root = run, run
+		base := t.TempDir()
+		if err := spawn.NewFolders(base, func(context.Context, nestor.ID) string { return "x" }).Take(t.Context(), event, 1); err != nil {
+			t.Fatal(err)
+		}
+		made, err := os.ReadDir(base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		noted := slices.ContainsFunc(spawn.Noted(), func(e nestor.Event) bool { return nestor.TypeOf(e) == nestor.TypeOf(event) })
+		if noted != (len(made) > 0) {
+			t.Errorf("an event of type %s makes %d folders, and is noted: %v", nestor.TypeOf(event), len(made), noted)
+		}
 	}
 }
