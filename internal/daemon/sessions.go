@@ -14,7 +14,7 @@ import (
 // How often it is noted up to where the log was followed, and how long it takes
 // until it is followed again when something went wrong.
 const (
-	noteEvery   = 250 * time.Millisecond
+	noteEvery   = 2 * time.Second
 	followAgain = time.Second
 )
 

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,10 +16,7 @@ func TestGatherEndsWhenNothingMoreComes(t *testing.T) {
 	}{
 		{"nothing more", nil, flushQuiet},
 		{"a burst", []time.Duration{time.Millisecond, time.Millisecond, time.Millisecond}, 2 * flushQuiet},
-		{"without a pause", []time.Duration{
-			3 * time.Millisecond, 3 * time.Millisecond, 3 * time.Millisecond, 3 * time.Millisecond, 3 * time.Millisecond,
-			3 * time.Millisecond, 3 * time.Millisecond, 3 * time.Millisecond, 3 * time.Millisecond, 3 * time.Millisecond,
-		}, flushAfter},
+		{"without a pause", slices.Repeat([]time.Duration{flushQuiet / 2}, int(2*flushAfter/flushQuiet)+1), flushAfter},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 
 const (
 	flushSize  = 16 << 10              // a chunk of this size leaves at once
-	flushAfter = 25 * time.Millisecond // and any other after this
-	flushQuiet = 5 * time.Millisecond  // or when nothing has come for so long
+	flushAfter = 60 * time.Millisecond // and any other after this
+	flushQuiet = 15 * time.Millisecond // or when nothing has come for so long
 	maxQueued  = 1 << 20               // bytes that Write queues before it waits
 
 	sharedWriters = 1024 // kept by Append
