@@ -3,6 +3,8 @@ package cli
 import (
 	"io"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/dfaf701a/nestor"
 )
@@ -10,44 +12,68 @@ import (
 // plainView prints a line for each thing that is over. With more than one run,
 // each line begins with the short id of its run.
 type plainView struct {
+	mu sync.Mutex // guards what follows
 	story
 	w      io.Writer
 	closed bool
 	failed bool // w did; nothing more is written
+
+	waiting map[nestor.ID]*time.Timer // until it is said that a run has not begun
 }
 
+// stillAfter is how long a run may wait to begin until that is said: nothing else
+// shows that it does not move.
+const stillAfter = time.Second
+
 func (v *plainView) event(e nestor.Event) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	if v.closed {
 		return
 	}
-	told := v.tell(e)
-	r := v.runs[e.Head().Run]
-	var wait nestor.Wait
-	switch e := e.(type) {
-	case *nestor.RunQueued:
-		wait = r.wait
-	case *nestor.RunWaiting:
-		wait = e.Wait
+	v.print(v.tell(e))
+	if r := v.runs[e.Head().Run]; r.still() && v.waiting[r.id] == nil {
+		if v.waiting == nil {
+			v.waiting = map[nestor.ID]*time.Timer{}
+		}
+		v.waiting[r.id] = time.AfterFunc(stillAfter, func() { v.remind(r) })
 	}
-	switch wait.For {
-	case nestor.ForSlot, nestor.ForRuns:
-		// Nothing else shows that it does not move.
-		told = append(told, thing{run: r, mark: markOf(r), text: waits(wait, v.now())})
+}
+
+// remind says that a run has not begun, if it has not.
+func (v *plainView) remind(r *watched) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.waiting, r.id)
+	if !v.closed && r.still() {
+		v.print([]thing{{run: r, mark: markOf(r), text: waits(r.wait, v.now())}})
 	}
-	v.print(told)
+}
+
+// still tells whether a run waits for others to let it begin, or go on.
+func (r *watched) still() bool {
+	return (r.state == nestor.Queued || r.state == nestor.Waiting) && (r.wait.For == nestor.ForSlot || r.wait.For == nestor.ForRuns)
 }
 
 func (v *plainView) note(text string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	if !v.closed {
 		v.print([]thing{{text: oneLine(text)}})
 	}
 }
 
 func (v *plainView) close(end *nestor.Result) {
-	if !v.closed {
-		v.closed = true
-		v.print(v.end(end))
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return
 	}
+	v.closed = true
+	for _, t := range v.waiting {
+		t.Stop()
+	}
+	v.print(v.end(end))
 }
 
 func (v *plainView) print(told []thing) {

@@ -328,6 +328,7 @@ func TestViewPlain(t *testing.T) {
 		var out bytes.Buffer
 		s := &stage{view: newView(&out, viewOptions{Color: true, Root: runID(0), Now: func() time.Time { return time.Now().UTC() }})}
 		s.event(&nestor.RunQueued{Header: head(0), Agent: "ada"})
+		time.Sleep(2 * stillAfter) // of the bubble
 		s.begin(0, "ada")
 		s.event(&nestor.AgentDelta{Header: head(0), Delta: "not shown"})
 		s.event(&nestor.ThinkingDelta{Header: head(0), Delta: "nor this"})
