@@ -213,6 +213,7 @@ func withoutEvents(list []plan.Command) []plan.Command {
 // documents. What these command is done again, since some of it was only heard by
 // runs as they are not any more; whoever waits is told then.
 func (e *Engine) abandon(list []writing, err error) {
+	e.unsettle()
 	e.ahead.mu.Lock()
 	defer e.ahead.mu.Unlock()
 	var gifts []*gift
@@ -221,7 +222,7 @@ func (e *Engine) abandon(list []writing, err error) {
 	}
 	var ids []nestor.ID
 	for id, r := range e.ahead.runs {
-		e.unsure(id)
+		e.forget(id)
 		ids, gifts = append(ids, id), append(gifts, r.gifts...)
 	}
 	clear(e.ahead.runs)

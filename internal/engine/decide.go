@@ -229,7 +229,9 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, ins []plan
 	// It is written also if nobody wants it any more: one that is given up could be
 	// stored yet, behind the back of who reads the document next.
 	if next.revision, err = e.write(context.WithoutCancel(ctx), docName(id), data, en.revision); err != nil {
-		e.unsure(id)
+		if e.forget(id); !errors.Is(err, errConflict) {
+			e.unsettle() // it may be written all the same
+		}
 		return nil, nil, err
 	}
 	e.remember(id, next)

@@ -104,11 +104,10 @@ func (e *Engine) forget(id nestor.ID) {
 	delete(e.known, id)
 }
 
-// unsure takes note that a document may be written or not: whoever comes next reads it.
-func (e *Engine) unsure(id nestor.ID) {
+// unsettle takes note that something may be written and not carried out.
+func (e *Engine) unsettle() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.known, id)
 	e.undone = true
 }
 

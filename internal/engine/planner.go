@@ -299,7 +299,9 @@ func (e *Engine) sendRecent(ctx context.Context) error {
 			if isAway(err) {
 				return err
 			}
-			// What is wrong with one document shows when it is needed.
+			if err != nil { // what is wrong with one document shows when it is needed
+				e.unsettle()
+			}
 			rest := time.NewTimer(time.Since(began))
 			select {
 			case <-rest.C:
