@@ -17,7 +17,7 @@ const maxOver = 4096
 // too many wait or the process ends, comes in its time and changes nothing.
 func (e *Engine) over(run plan.Run) {
 	own := !run.Started.IsZero() && run.Task.Limits.Timeout > 0 &&
-		(len(run.Path) == 0 || run.Deadline.Equal(run.Started.Add(run.Task.Limits.Timeout)))
+		(run.Path.Len() == 0 || run.Deadline.Equal(run.Started.Add(run.Task.Limits.Timeout)))
 	if !own || !run.State.Ended() {
 		return // those below a root have that of the root, mostly
 	}

@@ -87,7 +87,7 @@ func (d *decision) reset(r nestor.Result) (time.Time, bool) {
 	at = later(at, d.now)
 	switch {
 	case d.Deadline.IsZero():
-	case len(d.Path) == 0:
+	case d.Path.Len() == 0:
 		d.Deadline = d.Deadline.Add(at.Sub(d.now))
 	case !at.Before(d.Deadline):
 		return at, false

@@ -39,14 +39,14 @@ func (in Submit) decide(d *decision) error {
 		return nil
 	}
 	for _, id := range in.Task.After {
-		if id == in.ID || slices.Contains(in.Path, id) {
+		if id == in.ID || in.Path.Contains(id) {
 			return ErrAncestor
 		}
 	}
 	d.ID, d.Key, d.Path, d.Root, d.Task, d.Deadline = in.ID, in.Key, in.Path, in.ID, in.Task, in.Deadline
 	d.Lineage = in.Lineage
-	if len(in.Path) > 0 {
-		d.Root = in.Path[0]
+	if in.Path.Len() > 0 {
+		d.Root = in.Path.At(0)
 	}
 	d.Created, d.State, d.Attempt = d.now, nestor.Queued, 1
 	d.After = slices.Compact(slices.Sorted(slices.Values(in.Task.After)))
@@ -363,7 +363,7 @@ func (in AskPerson) decide(d *decision) error {
 			return err
 		}
 		ask := in.Ask
-		ask.PathFromRoot = append(slices.Clip(d.Path), d.ID)
+		ask.PathFromRoot = append(d.Path.IDs(), d.ID)
 		d.emit(&ask)
 		d.Asks[ask.AskID] = &Question{Ask: ask}
 	}

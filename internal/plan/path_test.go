@@ -3,55 +3,65 @@ package plan
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/dfaf701a/nestor"
 )
 
-// A path is read as it was written, also by an older version, and is short.
-func TestPathInJSON(t *testing.T) {
+// A path is what it was made of, also when it was written and read, by an older
+// version too, and is short.
+func TestPath(t *testing.T) {
 	type above struct {
 		Path    Path    `json:"path,omitempty"`
 		Lineage Lineage `json:"lineage,omitempty"`
 	}
-	var was above
+	var ids []nestor.ID
+	var marks []string
+	var made above
 	for _, input := range []string{"a", "b", "c"} {
-		was.Path = append(was.Path, nestor.NewID(time.Now()))
-		was.Lineage = append(was.Lineage, fingerprint(nestor.Task{Input: input}))
+		ids, marks = append(ids, nestor.NewID(time.Now())), append(marks, fingerprint(nestor.Task{Input: input}))
+		made.Lineage = made.Lineage.with(marks[len(marks)-1])
 	}
-	text, err := json.Marshal(was)
-	if err != nil {
+	var err error
+	if made.Path, err = PathOf(ids...); err != nil {
 		t.Fatal(err)
 	}
-	if want := len(`{"path":"","lineage":""}`) + 4*16 + 4*6; len(text) != want {
+	text, old := mustJSON(t, made), mustJSON(t, map[string]any{"path": ids, "lineage": marks})
+	if want := len(`{"path":"","lineage":""}`) + 3*22 + 3*12; len(text) != want {
 		t.Errorf("it has %d bytes, want %d: %s", len(text), want, text)
-	}
-	old, err := json.Marshal(map[string]any{"path": []nestor.ID(was.Path), "lineage": []string(was.Lineage)})
-	if err != nil {
-		t.Fatal(err)
 	}
 	for _, text := range [][]byte{text, old} {
 		var is above
-		if err := json.Unmarshal(text, &is); err != nil {
-			t.Fatalf("%s: %v", text, err)
+		if err := json.Unmarshal(text, &is); err != nil || is != made {
+			t.Errorf("%s becomes %v, %v", text, is, err)
 		}
-		if again, err := json.Marshal(is); err != nil || !bytes.Equal(again, mustJSON(t, was)) {
-			t.Errorf("%s becomes %s, %v", text, again, err)
+		if !slices.Equal(is.Path.IDs(), ids) || is.Path.Len() != 3 || is.Path.At(1) != ids[1] {
+			t.Errorf("%s is the path %v, want %v", text, is.Path.IDs(), ids)
 		}
+		for i, id := range ids {
+			if !is.Path.Contains(id) || is.Lineage.depth(marks[i]) != i {
+				t.Errorf("%s does not have %s, or %s at %d", text, id, marks[i], is.Lineage.depth(marks[i]))
+			}
+		}
+	}
+	if made.Path.Contains(nestor.NewID(time.Now())) || made.Path.Contains("x") || made.Lineage.depth("0123456789ab") >= 0 {
+		t.Error("it has what it was not made of")
 	}
 	if text := mustJSON(t, above{}); string(text) != "{}" {
 		t.Errorf("nothing is %s", text)
 	}
-	for _, bad := range []string{`{"path":"AAAA"}`, `{"lineage":"AAAA"}`, `{"path":"*"}`, `{"path":7}`, `{"lineage":{}}`} {
+	for _, bad := range []string{
+		`{"path":"AAAA"}`, `{"lineage":"aaaa"}`, `{"path":"AAAAAAAAAAAAAAAAAAAAA*"}`, `{"path":7}`, `{"lineage":{}}`, `{"lineage":"0123456789xy"}`,
+		`{"path":["r"]}`, `{"lineage":["0123","456789ab"]}`, `{"path":[7]}`,
+	} {
 		if err := json.Unmarshal([]byte(bad), &above{}); err == nil {
 			t.Errorf("%s was read", bad)
 		}
 	}
-	for _, bad := range []above{{Path: Path{"r"}}, {Lineage: Lineage{"0123"}}, {Lineage: Lineage{"0123456789xy"}}} {
-		if text, err := json.Marshal(bad); err == nil {
-			t.Errorf("%+v was written as %s", bad, text)
-		}
+	if p, err := PathOf(ids[0], "r"); err == nil {
+		t.Errorf("a path of what is no id is %q", p)
 	}
 }
 
@@ -66,11 +76,11 @@ func mustJSON(t *testing.T, v any) []byte {
 
 // What can be read is written as what is read again.
 func FuzzPath(f *testing.F) {
-	f.Add([]byte(`"AZ06TRwPfAqPPloSt9Tl9g=="`))
+	f.Add([]byte(`"AZ06TRwPfAqPPloSt9Tl9g"`))
 	f.Add([]byte(`["0199d3a2-7c1e-7b0a-8f3e-5a1c2b3d4e5f"]`))
 	f.Add([]byte(`null`))
 	f.Add([]byte(`["0199"]`))
-	f.Add([]byte(`"AAAAAAAA"`))
+	f.Add([]byte(`"0123456789ab"`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		repeats[Path](t, data)
 		repeats[Lineage](t, data)
@@ -84,7 +94,7 @@ func repeats[T any](t *testing.T, data []byte) {
 	}
 	text, err := json.Marshal(first)
 	if err != nil {
-		return // a list of what is no id
+		t.Fatalf("%s is read, and cannot be written: %v", data, err)
 	}
 	if err := json.Unmarshal(text, &second); err != nil {
 		t.Fatalf("%s, written as %s: %v", data, text, err)

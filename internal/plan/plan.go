@@ -29,7 +29,7 @@ type Run struct {
 	Key     string       `json:"key,omitempty"` // that it was submitted by; empty if by none
 	Root    nestor.ID    `json:"root"`
 	Path    Path         `json:"path,omitempty"`
-	Lineage Lineage      `json:"lineage,omitempty"` // what those of Path were asked to do; nil once it has ended
+	Lineage Lineage      `json:"lineage,omitempty"` // what those of Path were asked to do; empty once it has ended
 	Task    nestor.Task  `json:"task"`              // with limits as they were granted
 	State   nestor.State `json:"state,omitempty"`
 	Wait    *nestor.Wait `json:"wait,omitempty"` // what it waits for; nil if it does not
@@ -97,14 +97,14 @@ type Question struct {
 }
 
 // Depth returns how far below the root the run is.
-func (r Run) Depth() int { return len(r.Path) }
+func (r Run) Depth() int { return r.Path.Len() }
 
 // Parent returns the run above; empty for a root.
 func (r Run) Parent() nestor.ID {
-	if len(r.Path) == 0 {
+	if r.Depth() == 0 {
 		return ""
 	}
-	return r.Path[len(r.Path)-1]
+	return r.Path.At(r.Depth() - 1)
 }
 
 // Live returns the children that have not ended, in the order of their ids.
@@ -287,7 +287,7 @@ func (d *decision) end() {
 			r.Status = nestor.Error
 		}
 	}
-	d.State, d.Ended, d.Wait, d.Worker, d.Stop, d.Lineage = r.Status, d.now, nil, "", false, nil
+	d.State, d.Ended, d.Wait, d.Worker, d.Stop, d.Lineage = r.Status, d.now, nil, "", false, ""
 	d.emit(&nestor.ExecutionComplete{
 		ExecutionID: string(d.ID), Agent: d.Task.Agent, Success: r.Status == nestor.Success, Status: r.Status,
 		ResultSummary: cut(r.Output, summarySize), CostUSD: d.Spent, Usage: r.Usage, Error: r.Error, Turns: r.Turns, Result: r,

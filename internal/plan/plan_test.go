@@ -29,6 +29,15 @@ type story struct {
 	last []plan.Command // of the last input
 }
 
+// path returns the path of runs.
+func path(ids ...nestor.ID) plan.Path {
+	p, err := plan.PathOf(ids...)
+	if err != nil {
+		panic(err) // not in a test of ours
+	}
+	return p
+}
+
 func begin(t *testing.T) *story { return &story{t: t, now: noon} }
 
 // submitted is a root with the default limits.
@@ -141,7 +150,7 @@ func TestCancelBeforeSubmit(t *testing.T) {
 		t.Errorf("a stranger cancelled what is not there: %v", err)
 	}
 	s.must(plan.Cancel{Cause: cause, Told: true})
-	s.must(plan.Submit{ID: child, Path: []nestor.ID{root}, Task: nestor.Task{Limits: nestor.DefaultLimits()}})
+	s.must(plan.Submit{ID: child, Path: path(root), Task: nestor.Task{Limits: nestor.DefaultLimits()}})
 	if s.State != nestor.Cancelled || len(s.told(root)) != 1 {
 		t.Errorf("it is %s, and its parent was told %v", s.State, s.told(root))
 	}
@@ -250,7 +259,7 @@ func TestDeadline(t *testing.T) {
 	}
 	// A child has no more time than its parent.
 	c := begin(t)
-	c.must(plan.Submit{ID: child, Path: []nestor.ID{root}, Task: nestor.Task{Limits: nestor.DefaultLimits()}, Deadline: noon.Add(time.Minute)})
+	c.must(plan.Submit{ID: child, Path: path(root), Task: nestor.Task{Limits: nestor.DefaultLimits()}, Deadline: noon.Add(time.Minute)})
 	c.now = noon.Add(time.Hour)
 	c.must(plan.Start{Attempt: 1, Worker: "w", Delivery: "1"})
 	if c.State != nestor.Error || c.Result.Error.Kind != nestor.Timeout || c.Fence != 0 {

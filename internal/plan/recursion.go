@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/dfaf701a/nestor"
@@ -24,13 +23,13 @@ func (d *decision) recurs(t nestor.Task) error {
 		return nil // of which nothing is known
 	}
 	mark := fingerprint(t)
-	at := slices.Index(append(slices.Clip(d.Lineage), fingerprint(d.Task)), mark)
+	at := d.Lineage.with(fingerprint(d.Task)).depth(mark)
 	if at < 0 {
 		return nil
 	}
 	above := d.ID
-	if at < len(d.Path) {
-		above = d.Path[at]
+	if at < d.Path.Len() {
+		above = d.Path.At(at)
 	}
 	who := "an agent"
 	if t.Agent != "" {

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/dfaf701a/nestor"
@@ -32,7 +31,7 @@ func (in Spawn) decide(d *decision) error {
 		return d.Cancel
 	}
 	for _, id := range in.Task.After {
-		if id == in.Child || id == d.ID || slices.Contains(d.Path, id) {
+		if id == in.Child || id == d.ID || d.Path.Contains(id) {
 			return ErrAncestor
 		}
 		if d.Children[id] == nil {
@@ -55,6 +54,10 @@ func (in Spawn) decide(d *decision) error {
 	if err != nil {
 		return err
 	}
+	path, err := d.Path.with(d.ID)
+	if err != nil {
+		return err
+	}
 	task := in.Task
 	task.Limits = limits
 	d.Children[in.Child] = &Child{Agent: task.Agent, Name: in.Name, Background: in.Background, Granted: limits.BudgetUSD, Descendants: limits.Descendants}
@@ -63,7 +66,7 @@ func (in Spawn) decide(d *decision) error {
 		d.emit(&nestor.Lease{Child: in.Child, Granted: limits.BudgetUSD})
 	}
 	d.tell(in.Child, Submit{
-		ID: in.Child, Key: in.Key, Path: append(slices.Clip(d.Path), d.ID), Lineage: append(slices.Clip(d.Lineage), fingerprint(d.Task)),
+		ID: in.Child, Key: in.Key, Path: path, Lineage: d.Lineage.with(fingerprint(d.Task)),
 		Task: task, Deadline: d.Deadline,
 	})
 	return nil

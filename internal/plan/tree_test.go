@@ -109,7 +109,7 @@ func (w *world) check(id nestor.ID) {
 	if budget := r.Task.Limits.BudgetUSD; budget > 0 && r.Left() < -1e-6 {
 		w.Fatalf("%s has %v of %v left", id, r.Left(), budget)
 	}
-	for _, above := range r.Path {
+	for _, above := range r.Path.IDs() {
 		if up := w.runs[above].Task; up.Agent != "" && up.Agent == r.Task.Agent && strings.TrimSpace(up.Input) == strings.TrimSpace(r.Task.Input) {
 			w.Fatalf("%s does what %s above it does", id, above)
 		}

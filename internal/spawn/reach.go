@@ -69,7 +69,7 @@ func (r *Run) reach(ctx context.Context, mine plan.Run, id nestor.ID) error {
 	if err != nil && !errors.Is(err, nestor.ErrRunNotFound) {
 		return err
 	}
-	if err != nil || !slices.Contains(run.Path, r.id) {
+	if err != nil || !run.Path.Contains(r.id) {
 		return forbidden("run %s is not below run %s: a run reaches those that it has started, and what these have", id, r.id)
 	}
 	return nil

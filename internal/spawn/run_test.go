@@ -40,19 +40,28 @@ type world struct {
 
 func id(n int) nestor.ID { return nestor.ID(fmt.Sprintf("0199d3a2-7c1e-7000-8000-%012d", n)) }
 
+// path returns the path of runs.
+func path(ids ...nestor.ID) plan.Path {
+	p, err := plan.PathOf(ids...)
+	if err != nil {
+		panic(err) // not in a test of ours
+	}
+	return p
+}
+
 // newWorld has me (2) below a parent (1), with children scout (3), which lives and
 // has one below it (4), and old (5), which has ended; a stranger is 9.
 func newWorld() *world {
 	w := &world{runs: map[nestor.ID]plan.Run{}, letters: map[nestor.ID][]plan.Write{}, answers: map[string]nestor.Answer{}}
-	w.me = plan.Run{ID: id(2), Root: id(1), Path: []nestor.ID{id(1)}, State: nestor.Running, Task: nestor.Task{Agent: "ada", Limits: nestor.DefaultLimits()}, Children: map[nestor.ID]*plan.Child{
+	w.me = plan.Run{ID: id(2), Root: id(1), Path: path(id(1)), State: nestor.Running, Task: nestor.Task{Agent: "ada", Limits: nestor.DefaultLimits()}, Children: map[nestor.ID]*plan.Child{
 		id(3): {Name: "scout", Background: true}, id(5): {Name: "old", Status: nestor.Success},
 	}}
 	ended := &nestor.Result{Status: nestor.Success, Output: "it is over"}
 	for _, r := range []plan.Run{
 		w.me, {ID: id(1), Root: id(1), State: nestor.Waiting}, {ID: id(9), Root: id(9), State: nestor.Running},
-		{ID: id(3), Root: id(1), Path: []nestor.ID{id(1), id(2)}, State: nestor.Running, Children: map[nestor.ID]*plan.Child{id(4): {}}},
-		{ID: id(4), Root: id(1), Path: []nestor.ID{id(1), id(2), id(3)}, State: nestor.Queued},
-		{ID: id(5), Root: id(1), Path: []nestor.ID{id(1), id(2)}, State: nestor.Success, Result: ended, Spent: 1, Below: 2},
+		{ID: id(3), Root: id(1), Path: path(id(1), id(2)), State: nestor.Running, Children: map[nestor.ID]*plan.Child{id(4): {}}},
+		{ID: id(4), Root: id(1), Path: path(id(1), id(2), id(3)), State: nestor.Queued},
+		{ID: id(5), Root: id(1), Path: path(id(1), id(2)), State: nestor.Success, Result: ended, Spent: 1, Below: 2},
 	} {
 		w.runs[r.ID] = r
 	}
@@ -95,7 +104,7 @@ func (w *world) Start(_ context.Context, s spawn.Start) (nestor.ID, error) {
 	defer w.mu.Unlock()
 	w.started = append(w.started, s)
 	new := id(100 + len(w.started))
-	w.runs[new] = plan.Run{ID: new, Root: id(1), Path: []nestor.ID{id(1), id(2)}, State: nestor.Success, Task: s.Task, Result: &nestor.Result{Status: nestor.Success, Output: "done"}}
+	w.runs[new] = plan.Run{ID: new, Root: id(1), Path: path(id(1), id(2)), State: nestor.Success, Task: s.Task, Result: &nestor.Result{Status: nestor.Success, Output: "done"}}
 	return new, nil
 }
 
@@ -183,7 +192,7 @@ func TestWhoGetsALetter(t *testing.T) {
 		}
 	}
 	w := newWorld()
-	w.me.Path = nil
+	w.me.Path = ""
 	w.runs[w.me.ID] = w.me
 	if _, err := w.run().Write(t.Context(), api.Letter{To: "parent", Content: "hello"}); err == nil || !strings.Contains(err.Error(), "ask_person") {
 		t.Errorf("a root writes to its parent: %v", err)
