@@ -127,6 +127,19 @@ func treeEnds(t *testing.T, n *node, root nestor.ID) (ends []nestor.ID) {
 	return ends
 }
 
+// allCancelled waits for the end of a tree, of which each run is to end once, by a
+// cancel.
+func allCancelled(t *testing.T, n *node, id nestor.ID) {
+	t.Helper()
+	root := n.wait(t, id)
+	if root.State != nestor.Cancelled || len(root.Live()) > 0 {
+		t.Errorf("it is %s, with %d below it alive", root.State, len(root.Live()))
+	}
+	if ends := treeEnds(t, n, id); len(ends) != 1+root.Used {
+		t.Errorf("%d runs ended, of %d", len(ends), 1+root.Used)
+	}
+}
+
 // A part of a tree is cancelled, and the whole of it meanwhile: all of it ends once,
 // and what is above the part hears of its end.
 func TestCancelOfAPartAndOfTheWhole(t *testing.T) {
@@ -151,13 +164,7 @@ func TestCancelOfAPartAndOfTheWhole(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		root = n.wait(t, id)
-		if root.State != nestor.Cancelled || len(root.Live()) > 0 {
-			t.Errorf("it is %s, with %d below it alive", root.State, len(root.Live()))
-		}
-		if ends := treeEnds(t, n, id); len(ends) != 1+root.Used {
-			t.Errorf("%d runs ended, of %d", len(ends), 1+root.Used)
-		}
+		allCancelled(t, n, id)
 	}
 }
 
@@ -181,13 +188,7 @@ func TestCancelOfWhatSomebodyElseWrote(t *testing.T) {
 		if err := n.Cancel(within(t), id, nestor.Cause{By: "ada"}, false); err != nil {
 			t.Fatal(err)
 		}
-		root = n.wait(t, id)
-		if root.State != nestor.Cancelled || len(root.Live()) > 0 {
-			t.Errorf("it is %s, with %d below it alive", root.State, len(root.Live()))
-		}
-		if ends := treeEnds(t, n, id); len(ends) != 1+root.Used {
-			t.Errorf("%d runs ended, of %d", len(ends), 1+root.Used)
-		}
+		allCancelled(t, n, id)
 	}
 }
 
@@ -279,13 +280,7 @@ func TestCancelGoesOnInTheNextProcess(t *testing.T) {
 		if !cancelled {
 			n.Cancel(within(t), id, nestor.Cause{By: "ada"}, false)
 		}
-		root := n.wait(t, id)
-		if root.State != nestor.Cancelled || len(root.Live()) > 0 {
-			t.Errorf("it is %s, with %d below it alive", root.State, len(root.Live()))
-		}
-		if ends := treeEnds(t, n, id); len(ends) != 1+root.Used {
-			t.Errorf("%d runs ended, of %d", len(ends), 1+root.Used)
-		}
+		allCancelled(t, n, id)
 		n.stop()
 		b.Close()
 	}

@@ -119,20 +119,20 @@ const (
 // joined reads a text of items of a size and of some digits, or a list of what each
 // makes an item of.
 func joined(data []byte, size int, digits string, each func(string) (string, error)) (text string, err error) {
-	if data[0] != '[' {
-		err = json.Unmarshal(data, &text)
-	} else {
-		var list []string
+	var list []string
+	if data[0] == '[' {
 		err = json.Unmarshal(data, &list)
-		for _, item := range list {
-			if item, err = each(item); err != nil {
-				break
-			}
-			text += item
-		}
+	} else {
+		err = json.Unmarshal(data, &text)
 	}
 	if err != nil {
 		return "", err
+	}
+	for _, item := range list {
+		if item, err = each(item); err != nil {
+			return "", err
+		}
+		text += item
 	}
 	if len(text)%size != 0 || strings.Trim(text, digits) != "" {
 		return "", fmt.Errorf("%.60q: want items of %d characters of %s", text, size, digits)

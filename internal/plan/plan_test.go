@@ -29,15 +29,6 @@ type story struct {
 	last []plan.Command // of the last input
 }
 
-// path returns the path of runs.
-func path(ids ...nestor.ID) plan.Path {
-	p, err := plan.PathOf(ids...)
-	if err != nil {
-		panic(err) // not in a test of ours
-	}
-	return p
-}
-
 func begin(t *testing.T) *story { return &story{t: t, now: noon} }
 
 // submitted is a root with the default limits.

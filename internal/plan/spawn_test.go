@@ -156,3 +156,12 @@ func TestEndsFitBesideLetters(t *testing.T) {
 		t.Errorf("%d letters have %d bytes", len(s.Letters), size)
 	}
 }
+
+// path returns the path of runs.
+func path(ids ...nestor.ID) plan.Path {
+	p, err := plan.PathOf(ids...)
+	if err != nil {
+		panic(err) // not in a test of ours
+	}
+	return p
+}
