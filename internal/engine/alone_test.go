@@ -56,29 +56,31 @@ func TestManyChildrenEndAtOnce(t *testing.T) {
 	}
 }
 
-// The broker does not hold the deadlines of runs that have ended.
+// The broker holds the deadlines of runs that wait for another attempt, not of those
+// that have ended.
 func TestDeadlinesAreTakenBack(t *testing.T) {
 	n := open(t, embedded(t, t.TempDir()), engine.Options{}, 4, func(ctx context.Context, x *engine.Execution) nestor.Result {
-		if x.Run().Task.Input == "goes on" {
-			<-ctx.Done()
+		if x.Run().Task.Input == "waits" || x.Run().Attempt == 1 {
+			return failure(nestor.Connection)
 		}
 		return success("done")
 	})
-	limits := nestor.Limits{Timeout: time.Hour}
-	going := n.submit(t, nestor.Task{Input: "goes on", Limits: limits})
+	limits := nestor.Limits{Timeout: time.Hour, Attempts: 2, Backoff: time.Millisecond}
 	for range 20 {
 		n.wait(t, n.submit(t, nestor.Task{Input: "ends", Limits: limits}))
 	}
+	limits.Backoff = time.Minute
+	going := n.submit(t, nestor.Task{Input: "waits", Limits: limits})
 	waitFor(t, func() bool {
 		stream, err := n.broker.JetStream().Stream(within(t), broker.Tasks)
 		if err != nil {
 			t.Fatal(err)
 		}
-		info, err := stream.Info(within(t), jetstream.WithSubjectFilter(broker.LaterSubject+">"))
+		info, err := stream.Info(within(t), jetstream.WithSubjectFilter(broker.LaterSubject+"timer.>"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, has := info.State.Subjects[broker.LaterSubject+"timer."+string(going)]
 		return has && len(info.State.Subjects) == 1
-	}, "the deadline of the run that goes on is the only one")
+	}, "the deadline of the run that waits is the only one")
 }

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -13,13 +15,52 @@ import (
 // maxOver is how many deadlines wait to be taken back.
 const maxOver = 4096
 
-// over has the deadline of a run taken back that has ended. One that is not, because
+// expire has the run end at its deadline, for as long as ctx lasts; the caller calls
+// stop. A deadline that it has from a run above it that run has to keep: only if
+// that does not, because it is lost, this one ends by itself.
+func (x *Execution) expire(ctx context.Context) (stop func()) {
+	run := x.Run()
+	if run.Deadline.IsZero() {
+		return func() {}
+	}
+	at := run.Deadline.Round(0)
+	if own := run.Path.Len() == 0 || run.Deadline.Equal(run.Started.Add(run.Task.Limits.Timeout)); !own {
+		at = at.Add(x.e.opts.Lease)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for {
+			// A machine that sleeps has a clock that goes on: look now and then.
+			select {
+			case <-time.After(min(time.Until(at), lookAgain)):
+			case <-ctx.Done():
+				return
+			}
+			if time.Now().Before(at) {
+				continue
+			}
+			if x.e.done(ctx, x.id, plan.Timer{}) == nil {
+				return // by another clock it may be early: then the run has a timer
+			}
+			at = time.Now().Add(retryAfter).Round(0)
+		}
+	})
+	return func() {
+		cancel()
+		watching.Wait()
+	}
+}
+
+// lookAgain is how often the clock is looked at.
+const lookAgain = 10 * time.Second
+
+// over has the deadline of a run taken back that has ended, if the broker may hold it
+// since nobody worked on the run for a while. One that is not taken back, because
 // too many wait or the process ends, comes in its time and changes nothing.
 func (e *Engine) over(run plan.Run) {
-	own := !run.Started.IsZero() && run.Task.Limits.Timeout > 0 &&
-		(run.Path.Len() == 0 || run.Deadline.Equal(run.Started.Add(run.Task.Limits.Timeout)))
-	if !own || !run.State.Ended() {
-		return // those below a root have that of the root, mostly
+	if !run.State.Ended() || run.Deadline.IsZero() || run.Fence < 2 && run.Retries == 0 {
+		return
 	}
 	select {
 	case e.ended <- run.ID:

@@ -256,3 +256,30 @@ func TestRestartInEveryState(t *testing.T) {
 		t.Errorf("what nobody takes is %s, %v", run.State, err)
 	}
 }
+
+// The deadline that a run has from the one above it ends it, also if whoever works on
+// that one is lost and nobody takes its place.
+func TestDeadlineOutlivesWhoKeepsIt(t *testing.T) {
+	s := alone(t)
+	address := s.urls[0][strings.LastIndex(s.urls[0], "@")+1:]
+	line := newProxy(t, address)
+	began := make(chan nestor.ID, 1)
+	near := open(t, s.connect(t), short, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
+		began <- x.Run().ID
+		<-ctx.Done()
+		return nestor.Result{Status: nestor.Error}
+	}, "near")
+	far := dial(t, strings.Replace(s.urls[0], address, line.Addr().String(), 1))
+	open(t, far, short, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
+		x.Spawn(ctx, nestor.Task{Label: "near"}, "", 0)
+		<-ctx.Done()
+		return nestor.Result{Status: nestor.Error}
+	}, "far")
+	near.submit(t, nestor.Task{Label: "far", Limits: nestor.Limits{Timeout: 2 * time.Second}})
+	child := <-began
+	line.sever()
+	defer line.mend()
+	if run := near.wait(t, child); run.State != nestor.Error || run.Result.Error.Kind != nestor.Timeout || run.Cancel.Run != child {
+		t.Errorf("it is %s, %+v", run.State, run.Result)
+	}
+}

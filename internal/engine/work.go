@@ -270,6 +270,7 @@ func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg *nats.Msg
 	x.sent = en.carriedOut
 	x.begin(en.doc.Run)
 	defer e.atWork(x)()
+	defer x.expire(work)()
 	if w.Over != nil {
 		defer w.Over(x)
 	}

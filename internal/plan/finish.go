@@ -56,6 +56,7 @@ func (d *decision) next(wait nestor.Wait) {
 	d.Worker, d.Delivery, d.Prior = "", "", d.Spent
 	d.State, d.Wait = nestor.Waiting, &wait
 	d.enqueue(wait.Until)
+	d.remind()
 }
 
 // again tells whether a failed attempt is made again.

@@ -128,7 +128,6 @@ func (in Start) decide(d *decision) error {
 		if timeout := d.Task.Limits.Timeout; timeout > 0 {
 			if at := d.now.Add(timeout); d.Deadline.IsZero() || at.Before(d.Deadline) {
 				d.Deadline = at
-				d.command(SetTimer{At: at, Timer: Timer{}})
 			}
 		}
 	}
@@ -157,7 +156,16 @@ func (in Release) decide(d *decision) error {
 	}
 	d.Worker, d.Delivery, d.Stop, d.Prior = "", "", false, d.Spent
 	d.State, d.Wait = nestor.Queued, &nestor.Wait{For: nestor.ForSlot, Since: d.now, Reason: "its worker ended"}
+	d.remind()
 	return nil
+}
+
+// remind has the deadline come while nobody works on the run. Who does gives it
+// the Timer.
+func (d *decision) remind() {
+	if !d.Deadline.IsZero() {
+		d.command(SetTimer{At: d.Deadline})
+	}
 }
 
 // Report says what the current attempt does.

@@ -227,15 +227,24 @@ func TestEndEndsWhatItStarted(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	s := running(t, func(task *nestor.Task) { task.Limits.Timeout = time.Minute })
-	timer, ok := has[plan.SetTimer](s)
-	if !ok || !timer.At.Equal(s.now.Add(time.Minute)) || !s.Deadline.Equal(timer.At) {
-		t.Fatalf("the timer is %v, the deadline %v", timer, s.Deadline)
+	if timer, ok := has[plan.SetTimer](s); ok || !s.Deadline.Equal(s.now.Add(time.Minute)) {
+		t.Fatalf("the deadline is %v; who works on it needs no timer: %v", s.Deadline, timer)
 	}
 	s.must(plan.Timer{})
-	if again, ok := has[plan.SetTimer](s); s.Cancel != nil || !ok || !again.At.Equal(timer.At) {
+	if again, ok := has[plan.SetTimer](s); s.Cancel != nil || !ok || !again.At.Equal(s.Deadline) {
 		t.Errorf("a timer that came early, by another clock, ended it, or is not set again: %v", again)
 	}
-	s.now = timer.At
+	s.must(plan.Release{Fence: s.Fence})
+	if timer, ok := has[plan.SetTimer](s); !ok || !timer.At.Equal(s.Deadline) {
+		t.Errorf("nobody works on it, and its timer is %v", timer)
+	}
+	s.must(plan.Start{Attempt: 1, Worker: "w", Delivery: "again"})
+	s.must(plan.Finish{Fence: s.Fence, Result: nestor.Result{Status: nestor.Error, Error: &nestor.Failure{Kind: nestor.Connection, Message: "reset"}}})
+	if timer, ok := has[plan.SetTimer](s); !ok || !timer.At.Equal(s.Deadline) {
+		t.Errorf("it waits for its next attempt, and its timer is %v", timer)
+	}
+	s.must(plan.Start{Attempt: 2, Worker: "w", Delivery: "next"})
+	s.now = s.Deadline
 	s.must(plan.Timer{})
 	if !s.Stop || s.Cancel.Kind != nestor.Timeout {
 		t.Fatalf("it is not stopped: %+v", s.Cancel)

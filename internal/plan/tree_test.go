@@ -223,6 +223,10 @@ func (w *world) work(finish bool) {
 	a := w.workers[i]
 	before := w.runs[a.run]
 	stale := before.Fence != a.fence || before.Worker == ""
+	if !before.Deadline.IsZero() && w.now.After(before.Deadline) && !a.zombie {
+		w.give(a.run, plan.Timer{})
+		before = w.runs[a.run]
+	}
 	what := 0
 	if !finish {
 		what = w.pick(24, "what")
