@@ -84,3 +84,38 @@ func TestDeadlinesAreTakenBack(t *testing.T) {
 		return has && len(info.State.Subjects) == 1
 	}, "the deadline of the run that waits is the only one")
 }
+
+// Where a slot waits for a task, who starts a root makes its document: it is written
+// when it starts and when it ends. Where none does, its submitter makes it.
+func TestDocumentIsMadeByWhoStartsIt(t *testing.T) {
+	b := embedded(t, t.TempDir())
+	written := func() uint64 {
+		stream, err := b.JetStream().Stream(within(t), "KV_"+broker.Runs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().State.LastSeq
+	}
+	began, block := make(chan struct{}), make(chan struct{})
+	n := open(t, b, private, 1, func(_ context.Context, x *engine.Execution) nestor.Result {
+		if x.Run().Task.Input == "block" {
+			close(began)
+			<-block
+		}
+		return success("done")
+	})
+	const runs = 20
+	for range runs {
+		n.wait(t, n.submit(t, nestor.Task{}))
+	}
+	if is := written(); is >= 3*runs { // the slot may not be back for some
+		t.Errorf("the documents of %d runs were written %d times", runs, is)
+	}
+	n.submit(t, nestor.Task{Input: "block"})
+	<-began
+	before := written()
+	if run, err := n.Get(within(t), n.submit(t, nestor.Task{})); err != nil || run.State != nestor.Queued || written() != before+1 {
+		t.Errorf("with no slot free it is %s, %v, and %d documents were written", run.State, err, written()-before)
+	}
+	close(block)
+}

@@ -66,6 +66,10 @@ const maxKnown = 4096
 func (e *Engine) remember(id nestor.ID, en *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if made := e.expected[id]; made != nil {
+		close(made)
+		delete(e.expected, id)
+	}
 	if en.doc.Run.State.Ended() {
 		delete(e.known, id)
 		e.ending[id] = en

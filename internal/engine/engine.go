@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -85,17 +86,20 @@ type Engine struct {
 
 	ahead ahead // runs that are being ended
 
+	offers atomic.Int32 // slots in this process that wait for a task
+
 	ended chan nestor.ID // whose deadlines are to be taken back: sent by those who carry commands out, received by Run, never closed
 
-	mu      sync.Mutex               // guards what follows
-	known   map[nestor.ID]*entry     // documents that this process wrote, of runs that have not ended
-	ending  map[nestor.ID]*entry     // those of runs that have, until their commands are carried out
-	ends    map[nestor.ID][]*gift    // ends of children that wait for the turn of their parent
-	working map[nestor.ID]*Execution // attempts that are at work in this process
-	whole   bool                     // what other processes left undone is done
-	undone  bool                     // something could not be carried out
-	sending int                      // what is done behind: documents that are written ahead, and their commands
-	quiet   sync.Cond                // sending is zero
+	mu       sync.Mutex                  // guards what follows
+	known    map[nestor.ID]*entry        // documents that this process wrote, of runs that have not ended
+	ending   map[nestor.ID]*entry        // those of runs that have, until their commands are carried out
+	ends     map[nestor.ID][]*gift       // ends of children that wait for the turn of their parent
+	expected map[nestor.ID]chan struct{} // documents that somebody waits for; closed when they are written
+	working  map[nestor.ID]*Execution    // attempts that are at work in this process
+	whole    bool                        // what other processes left undone is done
+	undone   bool                        // something could not be carried out
+	sending  int                         // what is done behind: documents that are written ahead, and their commands
+	quiet    sync.Cond                   // sending is zero
 }
 
 // New returns an engine on b. It starts nothing; [Engine.Run] must run for
@@ -118,7 +122,7 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 	}
 	e := &Engine{
 		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{}, ending: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver),
-		working: map[nestor.ID]*Execution{}, ahead: ahead{runs: map[nestor.ID]*falling{}, changed: map[nestor.ID]*falling{}, more: make(chan struct{}, 1), sent: make(chan struct{})},
+		expected: map[nestor.ID]chan struct{}{}, working: map[nestor.ID]*Execution{}, ahead: ahead{runs: map[nestor.ID]*falling{}, changed: map[nestor.ID]*falling{}, more: make(chan struct{}, 1), sent: make(chan struct{})},
 		replicated: stream.CachedInfo().Config.Replicas > 1, whole: mark(stream) == opts.Settled, hash: maphash.MakeSeed(),
 	}
 	e.quiet.L = &e.mu
@@ -191,7 +195,8 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (nestor.ID, error) {
 const smallTask = 8 << 10
 
 // root submits a root. One that can start at once is sent off while its document
-// is being written: whoever gets the message can make the document itself.
+// is being written: whoever gets the message can make the document itself. Where
+// somebody is about to, that is waited for instead: it is one write less.
 func (e *Engine) root(ctx context.Context, in plan.Submit) error {
 	var ahead jetstream.PubAckFuture
 	if len(in.Task.After) == 0 && len(in.Task.Input)+len(in.Task.Schema)+len(in.Task.Data) < smallTask {
@@ -199,8 +204,13 @@ func (e *Engine) root(ctx context.Context, in plan.Submit) error {
 		if err != nil {
 			return err
 		}
+		made, stop := e.expect(in.ID)
+		defer stop()
 		if ahead, err = e.js.PublishMsgAsync(msg); err != nil && !isAway(err) {
 			return e.b.Explain(err)
+		}
+		if err == nil && e.offers.Load() > 0 && within(ctx, startsWithin, made) {
+			return e.begun(ctx, in.ID)
 		}
 	}
 	if _, err := e.apply(ctx, in.ID, in); err != nil {
@@ -214,6 +224,52 @@ func (e *Engine) root(ctx context.Context, in plan.Submit) error {
 		}
 	}
 	return nil
+}
+
+// startsWithin is how long a slot that waits for a task may take to start it.
+const startsWithin = 20 * time.Millisecond
+
+// expect returns a channel that is closed when this process has written the document
+// of a run. The caller calls stop.
+func (e *Engine) expect(id nestor.ID) (made <-chan struct{}, stop func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.expected[id]
+	if c == nil {
+		c = make(chan struct{}) // closed by remember
+		e.expected[id] = c
+	}
+	return c, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.expected, id)
+	}
+}
+
+// begun waits until what the document of a run commands is carried out, which this
+// process has just written.
+func (e *Engine) begun(ctx context.Context, id nestor.ID) error {
+	en := e.recall(id)
+	if en == nil {
+		en = e.underWay(id)
+	}
+	if en == nil {
+		return nil // it has even ended, or is not kept in mind
+	}
+	return en.carriedOut(ctx)
+}
+
+// within waits for done, at most for d, and tells whether it came.
+func within(ctx context.Context, d time.Duration, done <-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 func (e *Engine) endedBefore(ctx context.Context, id nestor.ID) bool {

@@ -84,7 +84,9 @@ func (e *Engine) Work(ctx context.Context, w Worker) error {
 			}
 			free = append(free, slot)
 		}
+		e.offers.Add(int32(len(free)))
 		messages, err := tasks.next(ctx, free)
+		e.offers.Add(-int32(len(free)))
 		for i, slot := range free {
 			if i >= len(messages) {
 				slot.Release()

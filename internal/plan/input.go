@@ -87,10 +87,11 @@ type Start struct {
 }
 
 func (in Start) decide(d *decision) error {
-	if in.Submit != nil {
+	if in.Submit != nil && d.State == "" {
 		if err := in.Submit.decide(d); err != nil {
 			return err
 		}
+		d.commands = slices.DeleteFunc(d.commands, func(c Command) bool { _, ok := c.(Enqueue); return ok }) // it has been
 	}
 	if err := d.submitted(); err != nil {
 		return err
