@@ -107,7 +107,8 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer rest(&err)
-	b, h, err := d.open(ctx, home, left)
+	schemas := new(spawn.Schemas)
+	b, h, err := d.open(ctx, home, left, schemas)
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	w.engine = e
+	w.engine, w.schemas = e, schemas
 	ln, err := server.Listen(socket)
 	if err != nil {
 		return err
@@ -179,9 +180,10 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// open opens the broker and the history, and kills what an earlier owner of the
-// project may have left running, all at once.
-func (d *Daemon) open(ctx context.Context, home string, left bool) (b *broker.Broker, h *history.History, err error) {
+// open opens the broker and the history, kills what an earlier owner of the project
+// may have left running, and makes the schemas of the tools that agents have for each
+// other, all at once.
+func (d *Daemon) open(ctx context.Context, home string, left bool, schemas *spawn.Schemas) (b *broker.Broker, h *history.History, err error) {
 	var g errgroup.Group
 	g.Go(func() (err error) {
 		b, err = d.openBroker(ctx, home)
@@ -190,6 +192,10 @@ func (d *Daemon) open(ctx context.Context, home string, left bool) (b *broker.Br
 	g.Go(func() (err error) {
 		h, err = history.Open(ctx, history.Options{Path: filepath.Join(home, "history.db")})
 		return err
+	})
+	g.Go(func() error {
+		spawn.NewServer(nil, true, schemas) // the first one takes some milliseconds
+		return nil
 	})
 	g.Go(func() error {
 		if !left {

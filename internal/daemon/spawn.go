@@ -65,7 +65,7 @@ func (w *worker) enter(x *engine.Execution, h *host, r *runner.Run) error {
 		return err
 	}
 	delegates := w.delegates(run, options) == nil
-	r.Servers = map[string]agent.MCPServer{spawn.ServerName: {Server: spawn.NewServer(m.run, delegates, &w.schemas)}}
+	r.Servers = map[string]agent.MCPServer{spawn.ServerName: {Server: spawn.NewServer(m.run, delegates, w.schemas)}}
 	r.Approved = spawn.Tools(delegates)
 	delegation := cmp.Or(options.Delegation, w.opts.Delegation, api.DelegationPool)
 	if delegation == api.DelegationPool {

@@ -75,23 +75,27 @@ func (e *Engine) persist(ctx context.Context, each time.Duration, do func(contex
 
 func (e *Engine) declare(ctx context.Context, stream string, config jetstream.ConsumerConfig) error {
 	config.MemoryStorage = e.opts.Sole // what it knows is not to be known after a crash, so no file has to hold it
+	err := errors.New("what was delivered before cannot be taken back")
 	for range 5 {
-		if e.opts.Sole {
-			if err := e.js.DeleteConsumer(ctx, stream, config.Durable); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-				return fmt.Errorf("consumer %s of stream %s: %w", config.Durable, stream, e.b.Explain(err))
-			}
-		}
-		c, err := e.js.CreateOrUpdateConsumer(ctx, stream, config)
-		if err != nil {
-			return fmt.Errorf("consumer %s of stream %s: %w", config.Durable, stream, e.b.Explain(err))
-		}
-		// One that was being made when the server was killed is not found, and yet
-		// has its old state when it is made again (seen in 2.15.2).
-		if !e.opts.Sole || c.CachedInfo().Delivered.Consumer == 0 {
+		c, failed := e.js.CreateOrUpdateConsumer(ctx, stream, config)
+		if failed == nil && (!e.opts.Sole || c.CachedInfo().Delivered.Consumer == 0) {
 			return nil
 		}
+		if failed != nil {
+			err = e.b.Explain(failed)
+		}
+		if !e.opts.Sole || isAway(failed) {
+			break
+		}
+		// It was there, of another process or another kind. One that was being made when
+		// the server was killed is not even found, and yet has its old state when it is
+		// made again (seen in 2.15.2).
+		if failed := e.js.DeleteConsumer(ctx, stream, config.Durable); failed != nil && !errors.Is(failed, jetstream.ErrConsumerNotFound) {
+			err = e.b.Explain(failed)
+			break
+		}
 	}
-	return fmt.Errorf("consumer %s of stream %s: what was delivered before cannot be taken back", config.Durable, stream)
+	return fmt.Errorf("consumer %s of stream %s: %w", config.Durable, stream, err)
 }
 
 // handle gives each message of a consumer to do, until ctx ends. What could not
