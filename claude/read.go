@@ -3,6 +3,7 @@ package claude
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 )
 
@@ -113,6 +114,7 @@ func decode(frames []frame) {
 // frames acts on frames in their order.
 func (s *Session) frames(ctx context.Context, frames []frame) {
 	s.delivering.Store(true)
+	defer runtime.Gosched() // who reads goes first, or unread messages pile up
 	defer s.settle()
 	defer s.queue.notice(nil) // who waits for the end looks again
 	defer s.delivering.Store(false)
