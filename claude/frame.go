@@ -8,9 +8,8 @@ import (
 )
 
 const (
-	frameBuffer = 64 << 10  // first size of a frameReader's buffer
-	floodBuffer = 256 << 10 // its size when the CLI says much at once
-	keepBuffer  = 1 << 20   // a larger one is given back when it is empty
+	frameBuffer = 64 << 10 // first size of a frameReader's buffer
+	keepBuffer  = 1 << 20  // a larger one is given back when it is empty
 )
 
 // frameReader cuts the CLI's output into lines that hold one JSON object
@@ -23,7 +22,6 @@ type frameReader struct {
 	buf        []byte
 	start, end int   // of what is read and not yet returned
 	searched   int   // bytes after start that hold no newline
-	full       bool  // the last read filled the buffer
 	lost       int   // bytes dropped of a line over the limit
 	err        error // of r; ends the stream when the buffer is used up
 }
@@ -106,11 +104,8 @@ func (f *frameReader) drop() {
 func (f *frameReader) fill() {
 	if f.start == f.end {
 		f.start, f.end = 0, 0
-		switch {
-		case len(f.buf) > keepBuffer:
+		if len(f.buf) > keepBuffer {
 			f.buf = nil
-		case f.full && len(f.buf) < floodBuffer:
-			f.buf = make([]byte, 2*len(f.buf))
 		}
 	}
 	if f.end == len(f.buf) {
@@ -119,7 +114,6 @@ func (f *frameReader) fill() {
 	for range 100 {
 		n, err := f.r.Read(f.buf[f.end:])
 		f.end += n
-		f.full = f.end == len(f.buf)
 		f.err = err
 		if n > 0 || err != nil {
 			return
