@@ -196,7 +196,8 @@ const smallTask = 8 << 10
 
 // root submits a root. One that can start at once is sent off while its document
 // is being written: whoever gets the message can make the document itself. Where
-// somebody is about to, that is waited for instead: it is one write less.
+// a slot here is about to, and none elsewhere can, that is waited for instead: it is
+// one write less.
 func (e *Engine) root(ctx context.Context, in plan.Submit) error {
 	var ahead jetstream.PubAckFuture
 	if len(in.Task.After) == 0 && len(in.Task.Input)+len(in.Task.Schema)+len(in.Task.Data) < smallTask {
@@ -209,7 +210,7 @@ func (e *Engine) root(ctx context.Context, in plan.Submit) error {
 		if ahead, err = e.js.PublishMsgAsync(msg); err != nil && !isAway(err) {
 			return e.b.Explain(err)
 		}
-		if err == nil && e.offers.Load() > 0 && within(ctx, startsWithin, made) {
+		if err == nil && e.opts.Alone && e.offers.Load() > 0 && within(ctx, startsWithin, made) {
 			return e.begun(ctx, in.ID)
 		}
 	}

@@ -87,7 +87,7 @@ func open(ctx context.Context, dir string, n int, execute func(context.Context, 
 		return nil, err
 	}
 	c := &core{broker: b, log: eventlog.New(b, eventlog.Options{})}
-	if c.Engine, err = engine.New(ctx, b, c.log, engine.Options{Sole: true}); err != nil {
+	if c.Engine, err = engine.New(ctx, b, c.log, engine.Options{Sole: true, Alone: true}); err != nil {
 		b.Close()
 		return nil, err
 	}
