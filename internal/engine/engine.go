@@ -88,6 +88,8 @@ type Engine struct {
 
 	offers atomic.Int32 // slots in this process that wait for a task
 
+	repaired chan struct{} // closed when whole is set
+
 	ended chan nestor.ID // whose deadlines are to be taken back: sent by those who carry commands out, received by Run, never closed
 
 	mu       sync.Mutex                  // guards what follows
@@ -121,12 +123,15 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 		return nil, fmt.Errorf("opening the documents of runs: %w", b.Explain(err))
 	}
 	e := &Engine{
-		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{}, ending: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver),
+		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{}, ending: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver), repaired: make(chan struct{}),
 		expected: map[nestor.ID]chan struct{}{}, working: map[nestor.ID]*Execution{}, ahead: ahead{runs: map[nestor.ID]*falling{}, changed: map[nestor.ID]*falling{}, more: make(chan struct{}, 1), sent: make(chan struct{})},
 		replicated: stream.CachedInfo().Config.Replicas > 1, whole: mark(stream) == opts.Settled, hash: maphash.MakeSeed(),
 	}
 	e.quiet.L = &e.mu
 	close(e.ahead.sent) // nothing is
+	if e.whole {
+		close(e.repaired)
+	}
 	for i := range e.turns {
 		e.turns[i] = make(chan struct{}, 1)
 	}

@@ -257,6 +257,7 @@ func (e *Engine) repair(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.whole = true
+	close(e.repaired)
 	return nil
 }
 

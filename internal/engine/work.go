@@ -68,6 +68,9 @@ func (e *Engine) Work(ctx context.Context, w Worker) error {
 		return err
 	}
 	defer tasks.close()
+	if e.opts.Alone { // what was decided before a crash comes before what was interrupted by it: a cancel, for one
+		within(ctx, repairFirst, e.repaired)
+	}
 	defer e.rest()
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -102,6 +105,9 @@ func (e *Engine) Work(ctx context.Context, w Worker) error {
 		}
 	}
 }
+
+// repairFirst is how long what was left undone may keep others from their work.
+const repairFirst = 2 * time.Second
 
 // maxBatch is how many tasks are asked for at once.
 const maxBatch = 32
