@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/broker"
@@ -79,6 +80,43 @@ func sentAgain(t *testing.T, b *broker.Broker, settled string) int64 {
 	stop()
 	running.Wait()
 	return log.calls.Load()
+}
+
+// slow is a log that takes its time.
+type slow struct{ counter }
+
+func (s *slow) Once(ctx context.Context, n uint64, events ...nestor.Event) error {
+	time.Sleep(100 * time.Millisecond) // a disk, not a wait for something
+	return s.counter.Once(ctx, n, events...)
+}
+
+// What was left undone is done before work goes on: it may be a cancel of what was
+// interrupted.
+func TestRepairComesBeforeWork(t *testing.T) {
+	b := embedded(t, t.TempDir())
+	n := open(t, b, private, 0, nil)
+	n.submit(t, nestor.Task{Input: "waits"})
+	n.stop()
+	var log slow
+	e, err := engine.New(within(t), b, &log, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	repaired := make(chan int64, 1)
+	w := slots(1)
+	w.Execute = func(context.Context, *engine.Execution) nestor.Result {
+		repaired <- log.calls.Load()
+		return success("done")
+	}
+	var running sync.WaitGroup
+	running.Go(func() { e.Run(ctx) })
+	running.Go(func() { e.Work(ctx, w) })
+	if n := <-repaired; n == 0 {
+		t.Error("the run was started before what its document commands was done again")
+	}
+	stop()
+	running.Wait()
 }
 
 // An engine that could not carry something out does not say that nothing is left.
