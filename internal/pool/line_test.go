@@ -158,3 +158,85 @@ func TestLearns(t *testing.T) {
 		}
 	})
 }
+
+// What is expected is started at once, however quiet it is to be. Who asks for it
+// before it is ready waits for it, and who asks besides starts one.
+func TestExpected(t *testing.T) {
+	bubble(t, WarmOptions{Learn: time.Minute, Pause: 30 * time.Second}, func(t *testing.T, r running) {
+		a := claude.Options{Model: "a"}
+		started := func(want int) {
+			t.Helper()
+			pass(0)
+			if n := len(r.cli.tried()); n != want {
+				t.Fatalf("%d were started, want %d", n, want)
+			}
+		}
+		r.miss(t, a) // from now on it is quiet
+		r.Expect(a)
+		started(1)
+		pass(time.Second / 2)
+		began := time.Now()
+		waited := make(chan time.Duration)
+		go func() {
+			r.hit(t, a)
+			waited <- time.Since(began)
+		}()
+		started(1)
+		r.miss(t, a)
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the second one to ask waited for %v", took)
+		}
+		r.Expect(a)
+		started(2)
+		if got := <-waited; got != time.Second/2 {
+			t.Errorf("who waited got one after %v, want half a second", got)
+		}
+		pass(time.Second)
+		r.hit(t, a)
+		started(2)
+		r.Expect(a)
+		r.Expect(a)
+		r.Expect(a)
+		started(4) // two at a time are the bound
+		r.hit(t, a)
+		r.hit(t, a)
+		pass(29 * time.Second)
+		started(4)
+	})
+}
+
+// Who waits for a start does so no longer than it goes on.
+func TestExpectedInVain(t *testing.T) {
+	bubble(t, WarmOptions{Learn: time.Minute}, func(t *testing.T, r running) {
+		a := claude.Options{Model: "a"}
+		r.cli.takes = time.Hour
+		r.Expect(a)
+		pass(0)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		began := time.Now()
+		if h, ok := r.Take(ctx, a); ok {
+			h.Close()
+			t.Error("there is one")
+		}
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("it took %v", took)
+		}
+		r.cli.nth(0).Kill() // the start fails
+		r.miss(t, a)
+	})
+	bubble(t, WarmOptions{}, func(t *testing.T, r running) {
+		r.Expect(claude.Options{Model: "a"})
+		pass(time.Minute)
+		if n := len(r.cli.tried()); n != 0 {
+			t.Errorf("%d were started for what nobody keeps", n)
+		}
+	})
+	bubble(t, WarmOptions{Learn: time.Minute}, func(t *testing.T, r running) {
+		r.Expect(claude.Options{Model: "a"})
+		pass(2 * time.Minute)
+		if s := r.Stats(); s.Idle != 0 || s.Discarded != 1 {
+			t.Errorf("what was expected and never asked for: %+v", s)
+		}
+	})
+}

@@ -19,6 +19,9 @@ func (w *Warm) tend(ctx context.Context) time.Duration {
 		if !p.learned.IsZero() && time.Since(p.learned) >= w.opts.Learn {
 			p.n = 0
 		}
+		if time.Since(p.expected) >= w.opts.Pause {
+			p.soon = 0
+		}
 		w.inspect(p)
 	}
 	shares := w.shares()
@@ -33,7 +36,11 @@ func (w *Warm) tend(ctx context.Context) time.Duration {
 	}
 	for _, p := range w.profiles {
 		for len(p.idle)+p.starting < shares[p] && w.held < w.opts.Max {
-			if wait := max(time.Until(w.quiet), time.Until(p.retry)); wait > 0 {
+			wait := time.Until(p.retry)
+			if len(p.idle)+p.starting-p.awaited >= p.soon {
+				wait = max(wait, time.Until(w.quiet))
+			}
+			if wait > 0 {
 				next = min(next, wait)
 				break
 			}
@@ -48,7 +55,7 @@ func (w *Warm) tend(ctx context.Context) time.Duration {
 		}
 	}
 	w.profiles = slices.DeleteFunc(w.profiles, func(p *profile) bool {
-		return p.n == 0 && p.starting == 0 && len(p.idle) == 0
+		return p.n == 0 && p.starting == 0 && len(p.idle) == 0 && p.awaited == 0
 	})
 	return next
 }
@@ -167,8 +174,10 @@ func (w *Warm) start(ctx context.Context, p *profile) {
 			h, err = w.opts.Start(life, opts)
 		}
 		if err == nil {
-			// It gathers what the model is told with the first prompt, and keeps it.
-			h.Session().ContextUsage(life, "summary")
+			if !w.wanted(p) {
+				// It gathers what the model is told with the first prompt, and keeps it.
+				h.Session().ContextUsage(life, "summary")
+			}
 			go func() { // as long as the CLI, which may outlive Run
 				<-h.Done()
 				l.end()
@@ -181,6 +190,8 @@ func (w *Warm) start(ctx context.Context, p *profile) {
 		defer w.mu.Unlock()
 		defer w.nudge()
 		p.starting--
+		close(w.settled)
+		w.settled = make(chan struct{})
 		if err != nil {
 			end(err)
 			w.held--
@@ -193,6 +204,13 @@ func (w *Warm) start(ctx context.Context, p *profile) {
 		p.idle = append(p.idle, &handle{Warmed: h, line: l, around: around, since: now, took: now.Sub(began)})
 		w.opts.Log.Debug("cli is warm", "dir", around.dir, "took", now.Sub(began))
 	})
+}
+
+// wanted tells whether somebody waits for a start of p.
+func (w *Warm) wanted(p *profile) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return p.awaited > 0
 }
 
 // failed notes a failure of p, and logs the first in a row.

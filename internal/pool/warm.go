@@ -9,6 +9,8 @@
 //		h, err = claude.Warm(ctx, opts)
 //	}
 //
+// If it knows a moment before, it says so with [Warm.Expect].
+//
 // A handle is good for a prompt when it was started with the same options, in
 // the same directory and environment, from the same file as a CLI that would be
 // started now. What else the CLI reads when it starts, such as settings and
@@ -32,11 +34,12 @@ type WarmOptions struct {
 	Max    int           // processes that are held at once, starting and ending ones included; zero means 2
 	MaxAge time.Duration // of a handle; zero means 10 minutes
 	// Learn is how long options are kept that were asked for repeatedly, from the
-	// last time on: one for each time but the first. Zero keeps what Keep says alone.
+	// last time on: one for each time but the first; and those that were expected.
+	// Zero keeps what Keep says alone.
 	Learn time.Duration
-	// Pause is how long nothing is started after a handle was taken; zero means half
-	// a second. On two cores a start at the same time doubles the time to its first
-	// text, which is 0.1 to 0.2 s without (2.1.325).
+	// Pause is how long nothing that is not expected is started after a handle was
+	// taken, or asked for; zero means half a second. On two cores a start at the same
+	// time doubles the time to its first text, which is 0.1 to 0.2 s without (2.1.325).
 	Pause     time.Duration
 	MaxMemory int64 // bytes of all idle handles together, with what they started; zero means 1 GiB; bounded on Linux only
 
@@ -68,13 +71,14 @@ type Warm struct {
 	wake   chan struct{}              // holds a token when Run has something to do; anybody sends, Run receives
 	work   sync.WaitGroup             // starts and ends of CLIs
 
-	mu       sync.Mutex // guards what follows
-	profiles []*profile // the one that was kept last comes first
-	broken   []*handle  // that Run is to close
-	held     int        // processes: starting, idle, broken, ending
-	quiet    time.Time  // nothing is started before
-	stats    Stats      // but for Idle
-	asked    []demand   // options that were asked for once; the last ones come first
+	mu       sync.Mutex    // guards what follows
+	profiles []*profile    // the one that was kept last comes first
+	broken   []*handle     // that Run is to close
+	held     int           // processes: starting, idle, broken, ending
+	quiet    time.Time     // nothing is started before
+	stats    Stats         // but for Idle
+	asked    []demand      // options that were asked for once; the last ones come first
+	settled  chan struct{} // closed when a start is over, and replaced
 }
 
 // demand is options that were asked for.
@@ -93,6 +97,9 @@ type profile struct {
 	around   surroundings // as last seen
 	failures int          // starts and handles that failed in a row
 	retry    time.Time    // when to start again after a failure
+	awaited  int          // starts that somebody waits for
+	soon     int          // how many will probably be asked for in a moment
+	expected time.Time    // when that was last said
 	size     int64        // bytes of a handle, as last seen; zero if none was
 	sized    time.Time    // when that was
 	learned  time.Time    // when it was last asked for, if nobody has said to keep it
@@ -120,9 +127,10 @@ func NewWarm(opts WarmOptions) *Warm {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Warm{
-		opts:   opts,
-		memory: func(h *claude.Warmed) int64 { return resident(h.Pid()) },
-		wake:   make(chan struct{}, 1),
+		opts:    opts,
+		memory:  func(h *claude.Warmed) int64 { return resident(h.Pid()) },
+		wake:    make(chan struct{}, 1),
+		settled: make(chan struct{}),
 	}
 }
 
@@ -156,21 +164,49 @@ func (w *Warm) Keep(opts claude.Options, n int) error {
 	return nil
 }
 
+// Expect says that one with these options will probably be asked for in a moment: it
+// is started at once, as far as the bounds let it. Without Learn it does nothing.
+func (w *Warm) Expect(opts claude.Options) {
+	id, err := identify(opts)
+	if err != nil || w.opts.Learn == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.find(id)
+	if p == nil {
+		p = &profile{id: id, opts: new(line).through(opts)}
+		w.profiles = slices.Insert(w.profiles, 0, p)
+	}
+	p.soon, p.expected = min(p.soon+1, w.opts.Max), time.Now()
+	if p.n == 0 || !p.learned.IsZero() {
+		p.n, p.learned = max(p.n, p.soon), p.expected
+	}
+	w.nudge()
+}
+
 // Take returns a CLI that was started with exactly these options, if one is
 // kept and ready. It calls the functions of opts, and has its servers; what it
 // starts has env, K=V, besides. It is the caller's alone, who closes it: it
 // outlives Run and ctx. Its place is filled in the background.
+//
+// With Learn it waits for one that is being started, if nobody else does: another
+// would come later.
 func (w *Warm) Take(ctx context.Context, opts claude.Options, env ...string) (*claude.Warmed, bool) {
 	id, err := identify(opts)
 	if err != nil {
 		w.missed()
 		return nil, false
 	}
-	for {
-		h := w.take(id, look(opts), opts)
+	w.learn(id, opts)
+	for ctx.Err() == nil {
+		h, settled := w.take(id, look(opts))
+		if h == nil && settled == nil {
+			break
+		}
 		if h == nil {
-			w.missed()
-			return nil, false
+			w.await(ctx, id, settled)
+			continue
 		}
 		if err := h.line.connect(ctx, h.Session(), opts, env); err != nil {
 			w.opts.Log.Warn("a warm cli cannot be used", "error", err)
@@ -178,9 +214,6 @@ func (w *Warm) Take(ctx context.Context, opts claude.Options, env ...string) (*c
 			w.broken = append(w.broken, h)
 			w.mu.Unlock()
 			w.nudge()
-			if ctx.Err() != nil {
-				return nil, false
-			}
 			continue
 		}
 		w.mu.Lock()
@@ -191,6 +224,8 @@ func (w *Warm) Take(ctx context.Context, opts claude.Options, env ...string) (*c
 		w.stats.Saved += h.took
 		return h.Warmed, true
 	}
+	w.missed()
+	return nil, false
 }
 
 func (w *Warm) missed() {
@@ -199,17 +234,15 @@ func (w *Warm) missed() {
 	w.stats.Misses++
 }
 
-// take returns a handle that is kept for id; nil if there is none.
-func (w *Warm) take(id identity, now surroundings, opts claude.Options) *handle {
+// take returns a handle that is kept for id, or what is closed when a start is
+// over that the caller is to wait for; nil and nil if there is neither.
+func (w *Warm) take(id identity, now surroundings) (*handle, <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer w.nudge()
 	p := w.find(id)
-	if w.opts.Learn > 0 {
-		p = w.learn(p, id, opts)
-	}
 	if p == nil || p.n == 0 {
-		return nil
+		return nil, nil
 	}
 	for i, h := range p.idle {
 		if !w.good(h, now) {
@@ -218,37 +251,54 @@ func (w *Warm) take(id identity, now surroundings, opts claude.Options) *handle 
 		p.idle = slices.Delete(p.idle, i, i+1)
 		p.failures = 0
 		w.quiet = time.Now().Add(w.opts.Pause)
-		return h
+		return h, nil
 	}
-	if w.opts.Learn > 0 {
-		w.quiet = time.Now().Add(w.opts.Pause) // one is started by who asks
+	if w.opts.Learn > 0 && p.starting > p.awaited {
+		p.awaited++
+		return nil, w.settled
 	}
-	return nil
+	return nil, nil
+}
+
+// await waits until a start is over.
+func (w *Warm) await(ctx context.Context, id identity, settled <-chan struct{}) {
+	select {
+	case <-settled:
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.find(id).awaited-- // it is there as long as somebody waits
 }
 
 // maxDemands is how many options are remembered that were asked for once.
 const maxDemands = 64
 
-// learn takes note that options were asked for, and returns their profile p; a new
-// one if that was nil and it was not the first time, else nil.
-func (w *Warm) learn(p *profile, id identity, opts claude.Options) *profile {
+// learn takes note that options were asked for. They have a profile if it was not
+// the first time.
+func (w *Warm) learn(id identity, opts claude.Options) {
+	if w.opts.Learn == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	now := time.Now()
-	if p != nil {
+	w.quiet = now.Add(w.opts.Pause) // who asks may start one
+	if p := w.find(id); p != nil {
+		p.soon = max(p.soon-1, 0)
 		if !p.learned.IsZero() {
 			p.learned, p.n = now, min(p.n+1, w.opts.Max)
 		}
-		return p
+		return
 	}
 	known := slices.ContainsFunc(w.asked, func(d demand) bool { return d.id == id && now.Sub(d.last) < w.opts.Learn })
 	w.asked = slices.DeleteFunc(w.asked, func(d demand) bool { return d.id == id })
 	if !known {
 		w.asked = slices.Insert(w.asked, 0, demand{id, now})
 		w.asked = w.asked[:min(len(w.asked), maxDemands)]
-		return nil
+		return
 	}
-	p = &profile{id: id, opts: new(line).through(opts), n: 1, learned: now}
-	w.profiles = slices.Insert(w.profiles, 0, p)
-	return p
+	w.profiles = slices.Insert(w.profiles, 0, &profile{id: id, opts: new(line).through(opts), n: 1, learned: now})
 }
 
 // Stats returns what was done so far.
