@@ -100,6 +100,10 @@ type Config struct {
 	// to the provider. It may be called from any goroutine.
 	Dial Dial
 
+	// Spawner is the tool with which the agent starts others. What one of them runs on
+	// may be started while the call is still being written.
+	Spawner Spawner
+
 	// Resume is the session to go on with: the session_id in the metadata of
 	// what an earlier agent said. Empty begins a new one. If there is no such
 	// session, the first message fails with [ErrNoSession].
@@ -110,6 +114,15 @@ type Config struct {
 	// or "client" (one process, which remembers). Keys, tokens and base URLs in
 	// it are for providers that talk to an API themselves.
 	Credentials map[string]string
+}
+
+// Spawner is a tool with which an agent starts others. The zero value is none.
+type Spawner struct {
+	Tool string
+	// Alike tells whether a call whose input, a JSON object, begins so starts an agent
+	// like the one that calls. Known is false as long as that cannot be told. It may
+	// be called from any goroutine.
+	Alike func(input string) (alike, known bool)
 }
 
 // Dial connects to an address, as the method DialContext of a [net.Dialer] does.

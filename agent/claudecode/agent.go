@@ -21,8 +21,10 @@ type cliAgent struct {
 	opts    claude.Options                                                          // without own
 	own     []string                                                                // K=V, for what the CLI starts
 	warm    func(context.Context, claude.Options, ...string) (*claude.Warmed, bool) // nil if there is none
-	keep    bool                                                                    // the CLI, from one message to the next
-	timeout time.Duration                                                           // for one message; zero means none
+	expect  func(claude.Options)                                                    // likewise
+	spawner agent.Spawner
+	keep    bool          // the CLI, from one message to the next
+	timeout time.Duration // for one message; zero means none
 	life    agent.Lifecycle
 	ended   chan struct{} // closed by the goroutine of Shutdown
 
@@ -211,7 +213,11 @@ func (a *cliAgent) pass(t *turn, s *claude.Session, msg claude.Message) bool {
 	if t.heard {
 		t.open(s)
 	}
-	switch msg.(type) {
+	switch m := msg.(type) {
+	case *claude.StreamEvent:
+		if a.expect != nil && !a.begins() && t.spawns(m, a.spawner) {
+			a.expect(a.opts)
+		}
 	case *claude.Init, *claude.Result:
 		if id := msg.Head().SessionID; a.keep && id != "" {
 			a.remember(id)

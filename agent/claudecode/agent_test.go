@@ -460,6 +460,40 @@ func TestWarm(t *testing.T) {
 	}
 }
 
+// As soon as it is known that the model writes a call that starts an agent like the
+// one that works, whoever keeps CLIs ready is told, once.
+func TestOthersAreExpected(t *testing.T) {
+	t.Parallel()
+	path, env := claudetest.Fake("writer")
+	var expected []claude.Options
+	p := New(Options{Path: path, Env: env, Expect: func(o claude.Options) { expected = append(expected, o) }})
+	c := agent.Config{Instructions: "be brief", Spawner: agent.Spawner{Tool: "mcp__nestor__spawn", Alike: func(input string) (alike, known bool) {
+		return strings.HasPrefix(input, `{"task"`), len(input) >= 8
+	}}}
+	for _, test := range []struct {
+		wrote string // what the model writes
+		want  int
+	}{
+		{`mcp__nestor__spawn {"task":"a","schema":{"type":"object"}}`, 1},
+		{`mcp__nestor__spawn {"agent":"critic","task":"a"}`, 0},
+		{`mcp__nestor__wait {"task":"a"}`, 0},
+		{`mcp__nestor__spawn {"t`, 0}, // nobody knows
+		{`mcp__nestor__spawn {"task":"a"} mcp__nestor__spawn {"task":"b"}`, 2},
+	} {
+		expected = nil
+		answer(t, create(t, p, c), test.wrote)
+		if len(expected) != test.want || test.want > 0 && expected[0].SystemPrompt.Text != "be brief" {
+			t.Errorf("%s: %d were expected, want %d", test.wrote, len(expected), test.want)
+		}
+	}
+	c.SettingSources, c.Own = []string{"project"}, []string{"TOKEN=mine"}
+	expected = nil
+	answer(t, create(t, p, c), `mcp__nestor__spawn {"task":"a"}`)
+	if len(expected) > 0 {
+		t.Error("an agent was expected whose CLI must know its own variables when it starts")
+	}
+}
+
 func TestCLIIsWrapped(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there is no env here to be wrapped in")

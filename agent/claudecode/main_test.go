@@ -42,6 +42,30 @@ var scripts = map[string]claudetest.Script{
 			c.SendRaw(success(l, fmt.Sprint(set, " ", value)))
 		}
 	},
+	// writer answers a prompt of tools and their inputs, after the events of a model
+	// that writes them, some characters at a time.
+	"writer": func(c *claudetest.Conn) {
+		c.AcceptInitialize()
+		for {
+			l, err := c.Next()
+			if err != nil {
+				return
+			}
+			c.SendRaw(initLine)
+			words := strings.Fields(prompt(l))
+			for i := 0; i < len(words); i += 2 {
+				send := func(event string) {
+					c.SendRaw(`{"type":"stream_event","event":` + event + `,"parent_tool_use_id":null,"session_id":"s","uuid":"u"}`)
+				}
+				send(fmt.Sprintf(`{"type":"content_block_start","index":%d,"content_block":{"type":"tool_use","id":"t","name":%q,"input":{}}}`, i, words[i]))
+				for part := range slices.Chunk([]byte(words[i+1]), 5) {
+					send(fmt.Sprintf(`{"type":"content_block_delta","index":%d,"delta":{"type":"input_json_delta","partial_json":%q}}`, i, part))
+				}
+				send(fmt.Sprintf(`{"type":"content_block_stop","index":%d}`, i))
+			}
+			c.SendRaw(success(l, "done"))
+		}
+	},
 	// mortal dies when it is told to, and otherwise answers with how it was told
 	// to resume.
 	"mortal": func(c *claudetest.Conn) {

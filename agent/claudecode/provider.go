@@ -29,6 +29,10 @@ type Options struct {
 	// own.
 	Warm func(ctx context.Context, opts claude.Options, env ...string) (*claude.Warmed, bool)
 
+	// Expect is told that Warm will probably be called with these options in a moment:
+	// an agent that has them is about to start another like it. Nil tells nobody.
+	Expect func(opts claude.Options)
+
 	Log *slog.Logger // gets package claude's warnings; nil discards
 }
 
@@ -55,7 +59,7 @@ func (p *Provider) Create(_ context.Context, c agent.Config) (agent.Agent, error
 		return nil, &agent.Error{Provider: Type, Err: err}
 	}
 	return &cliAgent{
-		name: c.Name, opts: opts, own: c.Own, warm: p.opts.Warm, conversation: c.Resume,
+		name: c.Name, opts: opts, own: c.Own, warm: p.opts.Warm, expect: p.opts.Expect, spawner: c.Spawner, conversation: c.Resume,
 		keep: c.Credentials[modeKey] == modeClient, timeout: c.Limits.Timeout,
 		ended: make(chan struct{}),
 	}, nil

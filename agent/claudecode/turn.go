@@ -23,6 +23,7 @@ type turn struct {
 	tasks    bool                  // an agent works in the background
 	gone     bool                  // the session is over
 	apiError claude.AssistantError // of the last API call; empty if it went well
+	call     *spawnCall            // that is being written, until it is known whom it starts; nil if none is
 
 	ready chan struct{} // closed by open and close, whichever comes first
 
@@ -151,6 +152,33 @@ func (t *turn) observe(msg claude.Message) {
 			t.done(frame.ID)
 		}
 	}
+}
+
+// spawnCall is a call that starts an agent, as far as it is written.
+type spawnCall struct {
+	block int
+	input string
+}
+
+// maxBegin is how much of a call's input is looked at.
+const maxBegin = 512
+
+// spawns tells whether with m it is known that the model writes a call that starts
+// an agent like the one that works. It is true once for a call.
+func (t *turn) spawns(m *claude.StreamEvent, by agent.Spawner) bool {
+	if use, ok := m.Block.(*claude.ToolUse); ok && use.Name == by.Tool && m.ParentToolUseID == "" {
+		t.call = &spawnCall{block: m.Index}
+		return false
+	}
+	if t.call == nil || m.Kind != claude.EventContentBlockDelta || m.Index != t.call.block || m.ParentToolUseID != "" {
+		return false
+	}
+	t.call.input += m.Delta.PartialJSON
+	alike, known := by.Alike(t.call.input)
+	if known || len(t.call.input) > maxBegin {
+		t.call = nil
+	}
+	return known && alike
 }
 
 // dirty tells whether the session cannot be used for another message: it is

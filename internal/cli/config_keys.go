@@ -144,7 +144,7 @@ var configKeys = sync.OnceValue(func() []configKey {
 			in: func(c *config) setting {
 				return listSetting{&c.SDK.Settings, "a list, some of [user, project, local]", oneOf("user", "project", "local")}
 			}},
-		{name: "providers.sdk.warm", doc: "how many CLIs are kept ready, for runs like those before; 0 means none",
+		{name: "providers.sdk.warm", doc: "how many CLIs are started ahead at most, for runs like those before; 0 means none",
 			in: func(c *config) setting { return countSetting{&c.SDK.Warm, 0} }},
 		{name: "providers.api.base_url", trust: always, also: "ANTHROPIC_BASE_URL", doc: "where the Messages API is; unset means Anthropic's own",
 			in: func(c *config) setting { return addressSetting{&c.API.BaseURL, []string{"https", "http"}, false} }},

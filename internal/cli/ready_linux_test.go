@@ -73,6 +73,29 @@ rules:
 	await(t, "the end of all processes", func() bool { return len(having(t, "HOME="+p.home)) == 0 })
 }
 
+// The CLI of an agent is started while its parent still writes what it is to do, also
+// the first one of a command that is alone.
+func TestExpectedCLI(t *testing.T) {
+	t.Parallel()
+	p := newRealProject(t, "sdk", `
+rules:
+  - when: {user: "^leaf$"}
+    turns:
+      - tools: [{name: Bash, input: {command: "echo ahead: $(tr '\\0' '\\n' < /proc/$PPID/environ | grep -c ^CLAUDE_ENV_FILE=)", description: look}}]
+      - text: "{{.ToolResult}}"
+  - turns:
+      - {tools: [{name: mcp__nestor__spawn, input: {task: leaf}}], chunk: 2, delay: 100ms}
+      - text: "The leaf says: {{.ToolResult}}"
+`, "tools: [Bash]\n")
+	end := p.run(t, "go")
+	if end.run.State != nestor.Success || !strings.Contains(end.stdout, "ahead: 1") {
+		t.Errorf("run %s is %s\n%s\n%s", end.run.ID, end.run.State, end.stdout, end.stderr)
+	}
+	if left := having(t, "HOME="+p.home); len(left) > 0 {
+		t.Errorf("processes are left: %v", left)
+	}
+}
+
 // having returns the processes whose environment has all of these texts in it.
 func having(t *testing.T, texts ...string) (pids []string) {
 	t.Helper()

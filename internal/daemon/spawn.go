@@ -67,6 +67,16 @@ func (w *worker) enter(x *engine.Execution, h *host, r *runner.Run) error {
 	delegates := w.delegates(run, options) == nil
 	r.Servers = map[string]agent.MCPServer{spawn.ServerName: {Server: spawn.NewServer(m.run, delegates, w.schemas)}}
 	r.Approved = spawn.Tools(delegates)
+	if delegates && w.alike(run, options) {
+		own := ""
+		if options.Agent != nil {
+			own = run.Task.Agent
+		}
+		r.Spawner = agent.Spawner{Tool: spawn.SpawnTool, Alike: func(input string) (alike, known bool) {
+			other, known := spawn.AgentOf(input)
+			return other == own, known
+		}}
+	}
 	delegation := cmp.Or(options.Delegation, w.opts.Delegation, api.DelegationPool)
 	if delegation == api.DelegationPool {
 		r.Denied = []string{"Task", "Agent"} // the tool has either name, by the version
@@ -91,6 +101,13 @@ func (w *worker) enter(x *engine.Execution, h *host, r *runner.Run) error {
 		r.Own = append(r.Own, api.TokenVariable+"="+m.token)
 	}
 	return nil
+}
+
+// alike tells whether what a run works on can be as that of one it starts: neither
+// has a share of a budget, a form of its result or a sandbox of its own.
+func (w *worker) alike(run plan.Run, o api.TaskOptions) bool {
+	level, err := w.policy.levelOf(o)
+	return err == nil && level == sandbox.Off && w.policy.limitsOf(o) == (sandbox.Limits{}) && run.Task.Limits.BudgetUSD == 0 && run.Task.Schema == nil
 }
 
 // permit asks a person about a call.

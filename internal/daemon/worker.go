@@ -50,7 +50,7 @@ type Worker struct {
 	Delegation string // who starts agents for runs that do not say: pool or cli; empty means pool
 	MaxResult  int    // bytes of a result that go up to who has started a run; zero means 32 KiB
 
-	SDK    claudecode.Options // its Warm is set here
+	SDK    claudecode.Options // its Warm and Expect are set here
 	Warm   int                // how many CLIs are kept ready at most, for runs like those before; zero means none
 	API    anthropic.Options  // its Records and Spool are set here
 	Script []scripted.Turn    // of provider scripted; nil means that it repeats what it is told
@@ -111,7 +111,7 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 	var warm *pool.Warm
 	if o.Warm > 0 {
 		warm = pool.NewWarm(pool.WarmOptions{Max: o.Warm, Learn: keepReady, Pause: calm, Log: o.Log})
-		o.SDK.Warm = warm.Take
+		o.SDK.Warm, o.SDK.Expect = warm.Take, warm.Expect
 	}
 	providers, err := agent.NewProviders(claudecode.New(o.SDK), anthropic.New(o.API), scripted.New(script...))
 	if err != nil {

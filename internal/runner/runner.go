@@ -40,6 +40,7 @@ type Run struct {
 	Servers  map[string]agent.MCPServer // whose tools it has besides its own, by name; they change no files
 	Approved []string                   // tools that need no question, whatever its rights say of others
 	Denied   []string                   // tools that do not exist for it, likewise
+	Spawner  agent.Spawner              // among them, with which it starts other runs
 }
 
 // Host is whom a run is executed for. Its methods may be called from any
@@ -354,7 +355,7 @@ func (r *Runner) config(ctx context.Context, run Run, provider string, place Pla
 		Name: t.Agent, Provider: provider, Model: t.Model, Dir: place.Dir, Files: place.Write, Dirs: place.Folders, Schema: t.Schema, Env: slices.Concat(run.Env, place.Env), Own: run.Own, Resume: run.Session,
 		Limits:  agent.Limits{MaxTurns: t.Limits.Turns, MaxBudgetUSD: t.Limits.BudgetUSD},
 		OnFrame: alive, SettingSources: r.opts.Settings,
-		MCPServers: run.Servers, Approved: slices.Concat(run.Approved, place.rules()), DeniedTools: run.Denied,
+		MCPServers: run.Servers, Approved: slices.Concat(run.Approved, place.rules()), DeniedTools: run.Denied, Spawner: run.Spawner,
 		// Texts come also as they are written, and letters find the agent as it was.
 		Credentials: map[string]string{"partial": "true", "mode": "client"},
 	}

@@ -1,6 +1,7 @@
 package spawn_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -388,6 +389,51 @@ func TestToolsSpeakForTheRun(t *testing.T) {
 	}
 	if p, ok := w.events[0].(*nestor.ExecutionProgress); !ok || p.Progress != 0.5 || p.Run != w.me.ID || p.Depth != 1 {
 		t.Errorf("progress is %+v", w.events[0])
+	}
+}
+
+// Whom a call starts is known before what it is to do is written.
+func TestAgentOf(t *testing.T) {
+	for _, test := range []struct {
+		input, agent string
+		known        bool
+	}{
+		{``, "", false},
+		{`{`, "", false},
+		{`{"ta`, "", false},
+		{`{"task"`, "", true},
+		{`{"task":"look","agent":"critic"}`, "", true}, // nobody waits for that
+		{`{"agent"`, "", false},
+		{`{"agent":"cri`, "", false},
+		{`{ "agent" : "critic",`, "critic", true},
+		{`{"agent":7,`, "", false},
+		{`{}`, "", true},
+		{`["agent"]`, "", false},
+	} {
+		if agent, known := spawn.AgentOf(test.input); agent != test.agent || known != test.known {
+			t.Errorf("%s: %q, %t, want %q, %t", test.input, agent, known, test.agent, test.known)
+		}
+	}
+}
+
+// Models write what a tool is given in the order of its schema.
+func TestAgentIsNamedFirst(t *testing.T) {
+	server, client := mcp.NewInMemoryTransports()
+	if _, err := spawn.NewServer(newWorld().run(), true, nil).Connect(t.Context(), server, nil); err != nil {
+		t.Fatal(err)
+	}
+	var wire bytes.Buffer
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).Connect(t.Context(), &mcp.LoggingTransport{Transport: client, Writer: &wire}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := session.ListTools(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	session.Close()
+	_, schema, _ := strings.Cut(wire.String(), "Start an agent below you")
+	if _, schema, _ = strings.Cut(schema, `"properties":{`); !strings.HasPrefix(schema, `"agent":`) {
+		t.Errorf("the schema of the tool begins with %.40s", schema)
 	}
 }
 

@@ -28,6 +28,9 @@ type Verbs interface {
 // ServerName is what the server of the tools is called, among those of an agent.
 const ServerName = "nestor"
 
+// SpawnTool is the name by which agents know the tool that starts others.
+const SpawnTool = "mcp__" + ServerName + "__spawn"
+
 // Tools returns the names that agents know the tools by; with delegates also of
 // those that start others.
 func Tools(delegates bool) []string {
@@ -41,6 +44,26 @@ func Tools(delegates bool) []string {
 	return names
 }
 
+// AgentOf returns the definition that a call of the tool names whose input begins
+// so; empty means none. Known is false as long as that cannot be told: an agent that
+// is named is named first, as in the schema of the tool.
+func AgentOf(input string) (agent string, known bool) {
+	d := json.NewDecoder(strings.NewReader(input))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return "", false
+	}
+	key, err := d.Token()
+	if err != nil {
+		return "", false
+	}
+	if key != "agent" {
+		return "", true
+	}
+	name, err := d.Token()
+	agent, known = name.(string)
+	return agent, known && err == nil
+}
+
 type limitsInput struct {
 	MaxTurns       int     `json:"max_turns,omitempty" jsonschema:"turns of the child"`
 	Timeout        string  `json:"timeout,omitempty" jsonschema:"time of the child from its start, such as 90s or 10m"`
@@ -51,8 +74,8 @@ type limitsInput struct {
 }
 
 type spawnInput struct {
+	Agent          string         `json:"agent,omitempty" jsonschema:"the name of an agent definition; leave it out for an agent without one"` // first: see AgentOf
 	Task           string         `json:"task" jsonschema:"what the agent is to do. It knows nothing of this conversation: say all that it needs"`
-	Agent          string         `json:"agent,omitempty" jsonschema:"the name of an agent definition; leave it out for an agent without one"`
 	Name           string         `json:"name,omitempty" jsonschema:"a name by which you speak of it in wait and send"`
 	Background     bool           `json:"background,omitempty" jsonschema:"return at once with its run id; you are told when it ends, and wait gives its result"`
 	Schema         map[string]any `json:"schema,omitempty" jsonschema:"a JSON Schema: the result is validated and comes as structured_output"`
