@@ -33,6 +33,13 @@ const (
 	warmUp         = 3
 )
 
+// A model takes its time to write what an agent is to do: this one writes a character
+// every 50 ms, so that the calls of a level take writing.
+const (
+	perCharacter = 50 * time.Millisecond
+	writing      = time.Duration(len(`{"task":"write 0"}`)) * perCharacter
+)
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -50,6 +57,7 @@ func script(cli string) string {
 	for level := depth; level > 0; level-- {
 		below := fmt.Sprint(level - 1)
 		fmt.Fprintf(&b, "  - when: {user: \"^spawn %d$\"}\n    turns: [{tools: [{name: mcp__nestor__spawn, input: {task: spawn %s}}]}, {text: done}]\n", level, below)
+		fmt.Fprintf(&b, "  - when: {user: \"^write %d$\"}\n    turns: [{tools: [{name: mcp__nestor__spawn, input: {task: write %s}}], chunk: 1, delay: %s}, {text: done}]\n", level, below, perCharacter)
 		fmt.Fprintf(&b, "  - when: {user: \"^shell %d$\"}\n    turns: [{tools: [{name: Bash, input: {command: \"%s -p 'shell %s' --permission-mode bypassPermissions\", description: nest}}]}, {text: done}]\n", level, cli, below)
 	}
 	b.WriteString("  - turns: [{text: done}]\n")
@@ -101,10 +109,11 @@ func (b *bench) all(ctx context.Context) error {
 	}
 	sides := []*side{
 		{what: "`claude -p` in Bash", command: shell},
-		{what: "Nestor, Claude CLI", command: b.ours(ctx, "lone", "sdk")},
-		{what: "Nestor, Claude CLIs kept ready by a daemon", command: b.ours(ctx, "served", "sdk"), ready: true},
-		{what: "Nestor, our own loop", command: b.ours(ctx, "lone", "api")},
-		{what: "Nestor, our own loop in a daemon", command: b.ours(ctx, "served", "api")},
+		{what: "Nestor, Claude CLI", command: b.ours(ctx, "lone", "sdk", "spawn")},
+		{what: "the same, less what a model takes to write", command: b.ours(ctx, "lone", "sdk", "write"), model: writing},
+		{what: "Nestor, Claude CLIs kept ready by a daemon", command: b.ours(ctx, "served", "sdk", "spawn"), ready: true},
+		{what: "Nestor, our own loop", command: b.ours(ctx, "lone", "api", "spawn")},
+		{what: "Nestor, our own loop in a daemon", command: b.ours(ctx, "served", "api", "spawn")},
 	}
 	stop, err := b.serve(ctx)
 	if err != nil {
@@ -139,7 +148,8 @@ func (b *bench) all(ctx context.Context) error {
 type side struct {
 	what    string
 	command func(level int) func() *exec.Cmd
-	ready   bool // CLIs are waited for before each command
+	ready   bool          // CLIs are waited for before each command
+	model   time.Duration // what the model takes to write the call of a level
 	took    [2][]time.Duration
 }
 
@@ -149,17 +159,17 @@ func report(sides []*side) {
 	bare := median(sides[0].took[0])
 	nested := (median(sides[0].took[1]) - bare) / depth
 	for _, s := range sides {
-		alone, all := median(s.took[0]), median(s.took[1])
+		alone, all := median(s.took[0]), median(s.took[1])-depth*s.model
 		level := (all - alone) / depth
 		fmt.Printf("| %s | %.0f ms | %.0f ms | %.0f ms | %+.0f ms | %.1f |\n", s.what, ms(alone), ms(all), ms(level), ms(level-bare), float64(nested)/float64(level))
 	}
 }
 
-// ours returns how Nestor is started in a project.
-func (b *bench) ours(ctx context.Context, project, provider string) func(level int) func() *exec.Cmd {
+// ours returns how Nestor is started in a project, with the script of a prompt.
+func (b *bench) ours(ctx context.Context, project, provider, prompt string) func(level int) func() *exec.Cmd {
 	return func(level int) func() *exec.Cmd {
 		return func() *exec.Cmd {
-			cmd := exec.CommandContext(ctx, os.Getenv(nestorVariable), "run", "-q", "--provider", provider, fmt.Sprint("spawn ", level))
+			cmd := exec.CommandContext(ctx, os.Getenv(nestorVariable), "run", "-q", "--provider", provider, fmt.Sprint(prompt, " ", level))
 			cmd.Dir, cmd.Env = filepath.Join(b.dir, project), b.env()
 			return cmd
 		}
