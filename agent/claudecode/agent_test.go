@@ -486,6 +486,15 @@ func TestOthersAreExpected(t *testing.T) {
 			t.Errorf("%s: %d were expected, want %d", test.wrote, len(expected), test.want)
 		}
 	}
+	nameless := newTurn(nil) // a tool without a name is not that of who starts none
+	for _, m := range []*claude.StreamEvent{
+		{Kind: claude.EventContentBlockStart, Block: &claude.ToolUse{}},
+		{Kind: claude.EventContentBlockDelta, Delta: claude.Delta{PartialJSON: `{"task":"a"}`}},
+	} {
+		if nameless.spawns(m, agent.Spawner{}) {
+			t.Errorf("%s tells of an agent", m.Kind)
+		}
+	}
 	c.SettingSources, c.Own = []string{"project"}, []string{"TOKEN=mine"}
 	expected = nil
 	answer(t, create(t, p, c), `mcp__nestor__spawn {"task":"a"}`)

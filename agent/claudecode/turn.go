@@ -166,11 +166,14 @@ const maxBegin = 512
 // spawns tells whether with m it is known that the model writes a call that starts
 // an agent like the one that works. It is true once for a call.
 func (t *turn) spawns(m *claude.StreamEvent, by agent.Spawner) bool {
-	if use, ok := m.Block.(*claude.ToolUse); ok && use.Name == by.Tool && m.ParentToolUseID == "" {
+	if by.Alike == nil || m.ParentToolUseID != "" {
+		return false
+	}
+	if use, ok := m.Block.(*claude.ToolUse); ok && use.Name == by.Tool {
 		t.call = &spawnCall{block: m.Index}
 		return false
 	}
-	if t.call == nil || m.Kind != claude.EventContentBlockDelta || m.Index != t.call.block || m.ParentToolUseID != "" {
+	if t.call == nil || m.Kind != claude.EventContentBlockDelta || m.Index != t.call.block {
 		return false
 	}
 	t.call.input += m.Delta.PartialJSON
