@@ -138,6 +138,9 @@ func (b *backend) past(ctx context.Context, id nestor.ID) (api.Run, error) {
 // Wait returns the run when it has ended, or as it stands when ctx ends.
 func (b *backend) Wait(ctx context.Context, id nestor.ID) (api.Run, error) {
 	run, err := b.stands(ctx, id)
+	if err == nil && run.State.Ended() {
+		b.engine.Mend(ctx) // so that its end is in the log
+	}
 	if err != nil || run.State.Ended() {
 		return run, err
 	}

@@ -88,7 +88,9 @@ type Engine struct {
 
 	offers atomic.Int32 // slots in this process that wait for a task
 
-	repaired chan struct{} // closed when whole is set
+	before   time.Time     // when a document was last changed before this process
+	repaired chan struct{} // closed when what was left undone in the last moments before it is done
+	mended   func()        // closes it, once
 
 	ended chan nestor.ID // whose deadlines are to be taken back: sent by those who carry commands out, received by Run, never closed
 
@@ -129,8 +131,9 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 	}
 	e.quiet.L = &e.mu
 	close(e.ahead.sent) // nothing is
+	e.before, e.mended = stream.CachedInfo().State.LastTime, sync.OnceFunc(func() { close(e.repaired) })
 	if e.whole {
-		close(e.repaired)
+		e.mended()
 	}
 	for i := range e.turns {
 		e.turns[i] = make(chan struct{}, 1)
@@ -330,16 +333,27 @@ func (e *Engine) Get(ctx context.Context, id nestor.ID) (plan.Run, error) {
 
 // Wait waits until the run has ended and returns it. If ctx ends first it returns
 // the cause. A run that was told of but is not there yet is waited for too. If its
-// end was written by this process, it is in the log too.
+// end was written by this process, it is in the log too; where this process is alone,
+// also if one before it wrote it and was killed.
 func (e *Engine) Wait(ctx context.Context, id nestor.ID) (plan.Run, error) {
 	run, err := e.until(ctx, id, hasEnded)
 	if err != nil {
 		return run, err
 	}
+	e.Mend(ctx)
 	if en := e.underWay(id); en != nil {
 		en.carriedOut(ctx) // if it cannot be, the next process does it
 	}
 	return run, nil
+}
+
+// Mend waits until what a process that was killed has left undone in its last moments
+// is done, such as to tell the log of ends; for two seconds at most, and only where
+// this process is alone.
+func (e *Engine) Mend(ctx context.Context) {
+	if e.opts.Alone {
+		within(ctx, repairFirst, e.repaired)
+	}
 }
 
 func hasEnded(r plan.Run) bool { return r.State.Ended() }

@@ -242,22 +242,30 @@ func (e *Engine) documents(ctx context.Context) (jetstream.Stream, error) {
 
 // recent is how far back from the last change documents are looked at for
 // commands that were not carried out. A command follows its write at once, so
-// what is older was carried out, or its process has been away for longer.
-const recent = 10 * time.Minute
+// what is older was carried out, or its process has been away for longer. Most that
+// were not are of the last moments.
+const (
+	recent      = 10 * time.Minute
+	lastMoments = 5 * time.Second
+)
 
 // repair carries out the commands of the documents that changed last, if some may
-// not have been.
+// not have been: first those of the last moments, in the order of their changes, for
+// which others wait.
 func (e *Engine) repair(ctx context.Context) error {
 	if e.isWhole() {
 		return nil
 	}
-	if err := e.sendRecent(ctx); err != nil {
+	if err := e.sendChanged(ctx, e.before.Add(-lastMoments), time.Time{}); err != nil {
+		return err
+	}
+	e.mended()
+	if err := e.sendChanged(ctx, e.before.Add(-recent), e.before.Add(-lastMoments)); err != nil {
 		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.whole = true
-	close(e.repaired)
 	return nil
 }
 
@@ -267,16 +275,12 @@ func (e *Engine) isWhole() bool {
 	return e.whole
 }
 
-// sendRecent rests as long as it works, so that a million documents do not keep
-// others from what they do.
-func (e *Engine) sendRecent(ctx context.Context) error {
-	stream, err := e.documents(ctx)
-	if err != nil {
-		return err
-	}
-	last := stream.CachedInfo().State.LastTime
-	if last.IsZero() {
-		return nil
+// sendChanged carries out the commands of the documents that were changed from then
+// on, until before the other time; zero means until now. It rests as long as it works,
+// so that a million documents do not keep others from what they do.
+func (e *Engine) sendChanged(ctx context.Context, from, until time.Time) error {
+	if e.before.IsZero() {
+		return nil // there was none
 	}
 	watch, err := e.runs.WatchFiltered(ctx, []string{"run.*"}, jetstream.MetaOnly(), jetstream.IgnoreDeletes())
 	if err != nil {
@@ -289,7 +293,7 @@ func (e *Engine) sendRecent(ctx context.Context) error {
 			if kv == nil {
 				return nil // that was all
 			}
-			if kv.Created().Before(last.Add(-recent)) {
+			if at := kv.Created(); at.Before(from) || !until.IsZero() && !at.Before(until) {
 				continue
 			}
 			id := nestor.ID(strings.TrimPrefix(kv.Key(), "run."))

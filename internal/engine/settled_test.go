@@ -119,6 +119,29 @@ func TestRepairComesBeforeWork(t *testing.T) {
 	running.Wait()
 }
 
+// Who waits for a run that one before has ended, and was killed, finds its end in the
+// log.
+func TestEndsAreToldAfterACrash(t *testing.T) {
+	b := embedded(t, t.TempDir())
+	n := open(t, b, private, 1, func(context.Context, *engine.Execution) nestor.Result { return success("done") })
+	id := n.submit(t, nestor.Task{Input: "ends"})
+	n.wait(t, id)
+	n.stop()
+	var log slow
+	e, err := engine.New(within(t), b, &log, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { e.Run(ctx) })
+	if run, err := e.Wait(within(t), id); err != nil || run.State != nestor.Success || log.calls.Load() == 0 {
+		t.Errorf("it is %s, %v, and its end was written %d times", run.State, err, log.calls.Load())
+	}
+	stop()
+	running.Wait()
+}
+
 // An engine that could not carry something out does not say that nothing is left.
 func TestNotSettled(t *testing.T) {
 	b := embedded(t, t.TempDir())

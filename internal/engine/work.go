@@ -68,9 +68,7 @@ func (e *Engine) Work(ctx context.Context, w Worker) error {
 		return err
 	}
 	defer tasks.close()
-	if e.opts.Alone { // what was decided before a crash comes before what was interrupted by it: a cancel, for one
-		within(ctx, repairFirst, e.repaired)
-	}
+	e.Mend(ctx) // what was decided before a crash comes before what was interrupted by it: a cancel, for one
 	defer e.rest()
 	var all sync.WaitGroup
 	defer all.Wait()
