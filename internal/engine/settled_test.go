@@ -69,17 +69,27 @@ func sentAgain(t *testing.T, b *broker.Broker, settled string) int64 {
 	opts := private
 	opts.Settled = settled
 	var log counter
-	e, err := engine.New(within(t), b, &log, opts)
+	e, stop := next(t, b, &log, opts, nil)
+	settle(t, e)
+	stop()
+	return log.calls.Load()
+}
+
+// next runs an engine on what one before it has left, and w on it, if that is not nil,
+// until stop.
+func next(t *testing.T, b *broker.Broker, log engine.Log, opts engine.Options, w *engine.Worker) (e *engine.Engine, stop func()) {
+	t.Helper()
+	e, err := engine.New(within(t), b, log, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { e.Run(ctx) })
-	settle(t, e)
-	stop()
-	running.Wait()
-	return log.calls.Load()
+	if w != nil {
+		running.Go(func() { e.Work(ctx, *w) })
+	}
+	return e, func() { cancel(); running.Wait() }
 }
 
 // slow is a log that takes its time.
@@ -98,25 +108,17 @@ func TestRepairComesBeforeWork(t *testing.T) {
 	n.submit(t, nestor.Task{Input: "waits"})
 	n.stop()
 	var log slow
-	e, err := engine.New(within(t), b, &log, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
 	repaired := make(chan int64, 1)
 	w := slots(1)
 	w.Execute = func(context.Context, *engine.Execution) nestor.Result {
 		repaired <- log.calls.Load()
 		return success("done")
 	}
-	var running sync.WaitGroup
-	running.Go(func() { e.Run(ctx) })
-	running.Go(func() { e.Work(ctx, w) })
+	_, stop := next(t, b, &log, private, &w)
+	defer stop()
 	if n := <-repaired; n == 0 {
 		t.Error("the run was started before what its document commands was done again")
 	}
-	stop()
-	running.Wait()
 }
 
 // Who waits for a run that one before has ended, and was killed, finds its end in the
@@ -128,18 +130,11 @@ func TestEndsAreToldAfterACrash(t *testing.T) {
 	n.wait(t, id)
 	n.stop()
 	var log slow
-	e, err := engine.New(within(t), b, &log, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { e.Run(ctx) })
+	e, stop := next(t, b, &log, private, nil)
+	defer stop()
 	if run, err := e.Wait(within(t), id); err != nil || run.State != nestor.Success || log.calls.Load() == 0 {
 		t.Errorf("it is %s, %v, and its end was written %d times", run.State, err, log.calls.Load())
 	}
-	stop()
-	running.Wait()
 }
 
 // An engine that could not carry something out does not say that nothing is left.
