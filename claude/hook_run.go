@@ -82,8 +82,11 @@ func (h *Hooks) Check() error {
 	errs := []error{err}
 	for event, matchers := range wire {
 		for _, m := range matchers {
-			if _, failed := (Matcher{pattern: m.Matcher}).compile(); failed != nil {
-				errs = append(errs, badOption("Hooks.%s: its Match: %w", event, failed))
+			if listed().MatchString(m.Matcher) {
+				continue
+			}
+			if _, failed := regexp.Compile(m.Matcher); failed != nil {
+				errs = append(errs, badOption("Hooks.%s: its Match: pattern %q: %w", event, m.Matcher, failed))
 			}
 		}
 	}
@@ -93,25 +96,12 @@ func (h *Hooks) Check() error {
 // covers tells whether the hook is for the subject. A pattern that cannot be
 // read is for everything: better one call too many than a guard asleep.
 func (m Matcher) covers(subject string) bool {
-	if m.pattern == "" {
+	switch {
+	case m.pattern == "":
 		return true
+	case m.expr == nil:
+		return slices.Contains(strings.Split(m.pattern, "|"), subject)
 	}
-	if listed().MatchString(m.pattern) {
-		names := strings.FieldsFunc(m.pattern, func(r rune) bool { return r == '|' || r == ',' })
-		return slices.ContainsFunc(names, func(name string) bool { return strings.TrimSpace(name) == subject })
-	}
-	expr, err := m.compile()
-	return err != nil || expr == nil || expr.MatchString(subject)
-}
-
-// compile returns the pattern, or nil for a list of names.
-func (m Matcher) compile() (*regexp.Regexp, error) {
-	if listed().MatchString(m.pattern) {
-		return nil, nil
-	}
-	expr, err := regexp.Compile(m.pattern)
-	if err != nil {
-		return nil, fmt.Errorf("pattern %q: %w", m.pattern, err)
-	}
-	return expr, nil
+	expr, err := m.expr()
+	return err != nil || expr.MatchString(subject)
 }

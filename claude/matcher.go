@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"strings"
+	"sync"
 )
 
 // Matcher says which tools, or which sources, triggers and names, a hook is
@@ -23,7 +24,13 @@ import (
 // UserPromptExpansion.
 type Matcher struct {
 	pattern string
+	expr    func() (*regexp.Regexp, error) // the pattern compiled, once; nil for a list of names
 	err     error
+}
+
+// expression matches what the regular expression finds.
+func expression(expr string) Matcher {
+	return Matcher{pattern: expr, expr: sync.OnceValues(func() (*regexp.Regexp, error) { return regexp.Compile(expr) })}
 }
 
 // listed holds what a matcher may be made of to be read as a list of exact
@@ -62,7 +69,7 @@ func Exactly(values ...string) Matcher {
 	for i, v := range values {
 		quoted[i] = regexp.QuoteMeta(v)
 	}
-	return Matcher{pattern: "^(?:" + strings.Join(quoted, "|") + ")$"}
+	return expression("^(?:" + strings.Join(quoted, "|") + ")$")
 }
 
 // outsideToolName is what the CLI replaces by "_" in the names of MCP tools.
@@ -81,7 +88,7 @@ func MCPServerTools(servers ...string) Matcher {
 		}
 		patterns[i] = "^mcp__" + outsideToolName().ReplaceAllString(s, "_") + "__.*"
 	}
-	return Matcher{pattern: strings.Join(patterns, "|")}
+	return expression(strings.Join(patterns, "|"))
 }
 
 // Pattern matches what the JavaScript regular expression finds anywhere in the
@@ -96,7 +103,7 @@ func Pattern(expr string) Matcher {
 	if _, err := syntax.Parse(expr, syntax.Perl); err != nil && !onlyJavaScript(err) {
 		return Matcher{err: fmt.Errorf("pattern %q: %w", expr, err)}
 	}
-	return Matcher{pattern: expr}
+	return expression(expr)
 }
 
 // onlyJavaScript tells whether err may be about what JavaScript knows and Go
