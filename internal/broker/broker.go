@@ -151,20 +151,17 @@ func open(ctx context.Context, o Options, l layout) (_ *Broker, err error) {
 			b.Close()
 		}
 	}()
+	var left streams
 	if o.URL != "" {
 		err = b.dial(ctx, o)
 	} else {
-		err = b.embed(ctx, o)
+		left, err = b.embed(ctx, o)
 	}
 	if err != nil {
 		return nil, err
 	}
-	l.first = b.first
-	if err := l.declareIn(ctx, b.js, o); err != nil {
-		if errors.Is(err, errMissing) && b.marks != nil {
-			return nil, b.damaged([]string{err.Error()})
-		}
-		return nil, fmt.Errorf("declaring the streams of the broker %s: %w", b.where(o), b.Explain(err))
+	if err := b.declare(ctx, l, o, left); err != nil {
+		return nil, err
 	}
 	if b.marks != nil {
 		if err := b.keepMarks(); err != nil {
@@ -172,6 +169,22 @@ func open(ctx context.Context, o Options, l layout) (_ *Broker, err error) {
 		}
 	}
 	return b, nil
+}
+
+// declare sees that the streams are as l says. Those that were left in order were
+// declared by who left them: if they are of this version there is nothing to ask.
+func (b *Broker) declare(ctx context.Context, l layout, o Options, left streams) error {
+	if l.stands(left, o) {
+		return nil
+	}
+	l.first = b.first
+	if err := l.declareIn(ctx, b.js, o); err != nil {
+		if errors.Is(err, errMissing) && b.marks != nil {
+			return b.damaged([]string{err.Error()})
+		}
+		return fmt.Errorf("declaring the streams of the broker %s: %w", b.where(o), b.Explain(err))
+	}
+	return nil
 }
 
 func (b *Broker) where(o Options) string {

@@ -73,6 +73,24 @@ func TestWhatIsThereSurvivesReopening(t *testing.T) {
 	}
 }
 
+// Streams that were left in order by this version are used as they are. After a kill
+// they are declared again: whoever was killed may have been about to.
+func TestStreamsInOrderAreNotDeclaredAgain(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		b := mustOpen(t, Options{Dir: filled(t, killed)})
+		info, err := b.srv.Jsz(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asked := info.API.Total > 0; asked != killed {
+			t.Errorf("killed %t: %d requests", killed, info.API.Total)
+		}
+		if last := publish(t, b, "event.a.b", 1); last <= 30 {
+			t.Errorf("killed %t: sequence %d after 30 messages", killed, last)
+		}
+	}
+}
+
 func TestAcknowledgedSurvivesKill(t *testing.T) {
 	dir := t.TempDir()
 	var last uint64

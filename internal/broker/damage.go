@@ -165,21 +165,21 @@ func (m *marks) closed() error {
 }
 
 // lost lists what the server, which has read the files, did not find.
-func (m *marks) lost(before inventory, now map[string]server.StreamState) []string {
+func (m *marks) lost(before inventory, now streams) []string {
 	var lost []string
 	for _, name := range slices.Sorted(maps.Keys(before)) {
-		state, ok := now[name]
+		is, ok := now[name]
 		if !ok {
 			lost = append(lost, fmt.Sprintf("stream %s could not be read", name))
 			continue
 		}
-		if state.Lost != nil && len(state.Lost.Msgs) > 0 {
-			lost = append(lost, fmt.Sprintf("%d messages of stream %s, the first with sequence %d", len(state.Lost.Msgs), name, state.Lost.Msgs[0]))
+		if gone := is.State.Lost; gone != nil && len(gone.Msgs) > 0 {
+			lost = append(lost, fmt.Sprintf("%d messages of stream %s, the first with sequence %d", len(gone.Msgs), name, gone.Msgs[0]))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Last)) {
-		if state, ok := now[name]; ok && state.LastSeq < m.Last[name] {
-			lost = append(lost, fmt.Sprintf("stream %s ends at sequence %d, and had reached %d", name, state.LastSeq, m.Last[name]))
+		if is, ok := now[name]; ok && is.State.LastSeq < m.Last[name] {
+			lost = append(lost, fmt.Sprintf("stream %s ends at sequence %d, and had reached %d", name, is.State.LastSeq, m.Last[name]))
 		}
 	}
 	return lost
@@ -219,7 +219,7 @@ func (b *Broker) mark() error {
 	}
 	last := make(map[string]uint64, len(state))
 	for name, s := range state {
-		last[name] = s.LastSeq
+		last[name] = s.State.LastSeq
 	}
 	if maps.Equal(last, b.marks.Last) {
 		return nil
@@ -228,18 +228,21 @@ func (b *Broker) mark() error {
 	return b.marks.write()
 }
 
+// streams are what the server has, by name.
+type streams map[string]server.StreamDetail
+
 // state asks the embedded server itself: it is cheaper than by message, and
 // works when no message can be sent.
-func (b *Broker) state() (map[string]server.StreamState, error) {
-	account, err := b.srv.JszAccount(&server.JSzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Streams: true})
+func (b *Broker) state() (streams, error) {
+	account, err := b.srv.JszAccount(&server.JSzOptions{Account: server.DEFAULT_GLOBAL_ACCOUNT, Streams: true, Config: true})
 	if err != nil {
 		return nil, fmt.Errorf("asking the broker in %s for its streams: %w", b.dir, err)
 	}
-	streams := map[string]server.StreamState{}
+	all := streams{}
 	for _, s := range account.Streams {
-		streams[s.Name] = s.State
+		all[s.Name] = s
 	}
-	return streams, nil
+	return all, nil
 }
 
 // streamsDir is where the server keeps a folder for each stream.
@@ -289,7 +292,7 @@ func take(dir string) (inventory, error) {
 
 // putAside moves the folders of streams that the server did not read out of its
 // way: it would make new streams in them, with the old configuration's files.
-func (now inventory) putAside(dir string, read map[string]server.StreamState) error {
+func (now inventory) putAside(dir string, read streams) error {
 	for name := range now {
 		if _, ok := read[name]; ok {
 			continue

@@ -235,7 +235,7 @@ func (l layout) declare(ctx context.Context, js jetstream.JetStream, o Options) 
 		expect = was
 	}
 	var g errgroup.Group
-	for _, config := range append([]jetstream.StreamConfig{meta}, l.streams...) {
+	for _, config := range l.all() {
 		g.Go(func() error {
 			if err := l.stream(ctx, js, config, o, expect); err != nil {
 				return fmt.Errorf("stream %s: %w", config.Name, err)
@@ -247,6 +247,23 @@ func (l layout) declare(ctx context.Context, js jetstream.JetStream, o Options) 
 		return err
 	}
 	return l.writeVersion(ctx, kv, revision)
+}
+
+// stands tells whether they are the streams of this version.
+func (l layout) stands(found streams, o Options) bool {
+	version := strconv.Itoa(l.version)
+	for _, config := range l.all() {
+		is := found[config.Name].Config
+		if is == nil || is.Metadata[ours] != version || o.Replicas != 0 && o.Replicas != is.Replicas {
+			return false
+		}
+	}
+	return true
+}
+
+// all lists the streams with that of the version.
+func (l layout) all() []jetstream.StreamConfig {
+	return append([]jetstream.StreamConfig{bucket(Meta)}, l.streams...)
 }
 
 // stream makes or changes one, unless it is as this version declares it. Who did

@@ -49,28 +49,30 @@ func (l Listen) check() error {
 	return nil
 }
 
-// embed starts the server, and checks that it found what was in the folder.
-func (b *Broker) embed(ctx context.Context, o Options) (err error) {
+// embed starts the server, and checks that it found what was in the folder. It
+// returns what it found if the last user of the folder left it in order.
+func (b *Broker) embed(ctx context.Context, o Options) (left streams, err error) {
 	if err := o.Listen.check(); err != nil {
-		return fmt.Errorf("opening the broker in %s: %w", o.Dir, err)
+		return nil, fmt.Errorf("opening the broker in %s: %w", o.Dir, err)
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return fmt.Errorf("making the broker's folder: %w", err)
+		return nil, fmt.Errorf("making the broker's folder: %w", err)
 	}
 	if b.lock, err = Lock(o.Dir); err != nil {
-		return err
+		return nil, err
 	}
 	options, err := serverOptions(o)
 	if err != nil {
-		return fmt.Errorf("opening the broker in %s: %w", o.Dir, err)
+		return nil, fmt.Errorf("opening the broker in %s: %w", o.Dir, err)
 	}
 	single := o.Listen.Cluster == "" // a cluster repairs its members
 	var before inventory
+	var clean bool
 	var srv *server.Server // made meanwhile: it looks at no file before it is started
 	var g errgroup.Group
 	g.Go(func() (err error) {
 		if single {
-			before, err = b.examine(o)
+			before, clean, err = b.examine(o)
 		}
 		return err
 	})
@@ -81,48 +83,54 @@ func (b *Broker) embed(ctx context.Context, o Options) (err error) {
 		return nil
 	})
 	if err := g.Wait(); err != nil {
-		return err
+		return nil, err
 	}
 	b.log = &serverLog{to: o.Log, failed: make(chan struct{})}
 	srv.SetLoggerV2(b.log, false, false, false)
 	b.srv = srv
 	srv.Start()
 	if err := b.ready(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	if b.nc, err = nats.Connect("", append(connection(o.Log), nats.InProcessServer(srv), nats.UserInfo(user, o.Listen.Token))...); err != nil {
-		return fmt.Errorf("connecting to the broker in %s: %w", o.Dir, b.Explain(err))
+		return nil, fmt.Errorf("connecting to the broker in %s: %w", o.Dir, b.Explain(err))
 	}
 	if b.js, err = jetstream.New(b.nc); err != nil {
-		return err
+		return nil, err
 	}
 	if !single {
-		return b.clusterReady(ctx)
+		return nil, b.clusterReady(ctx)
 	}
 	state, err := b.state()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if lost := b.marks.lost(before, state); len(lost) > 0 {
 		if !o.AcceptDamage {
-			return b.damaged(lost)
+			return nil, b.damaged(lost)
 		}
 		o.Log.Warn("going on with damaged files of the broker", "dir", o.Dir, "lost", strings.Join(lost, "; "))
-		return before.putAside(o.Dir, state)
+		return nil, before.putAside(o.Dir, state)
 	}
-	return nil
+	if !clean {
+		return nil, nil
+	}
+	return state, nil
 }
 
 // examine compares the files with the marks before the server touches them, and
-// writes that they are in use.
-func (b *Broker) examine(o Options) (before inventory, err error) {
+// writes that they are in use. It returns what is there, and whether its last user
+// ended in order.
+func (b *Broker) examine(o Options) (before inventory, clean bool, err error) {
 	if b.marks, err = readMarks(o.Dir); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if o.AcceptDamage {
 		b.first = b.marks.beyond()
 	}
-	return b.marks.begin(o.AcceptDamage)
+	clean = b.marks.Clean && !o.AcceptDamage
+	before, err = b.marks.begin(o.AcceptDamage)
+	return before, clean, err
 }
 
 func serverOptions(o Options) (*server.Options, error) {
