@@ -38,7 +38,7 @@ type Options struct {
 	// ArchiveAfter is how long a tree stays in the log when it has ended; zero
 	// means an hour.
 	ArchiveAfter time.Duration
-	ArchiveEvery time.Duration // how often such trees are looked for; zero means a minute
+	ArchiveEvery time.Duration // how often such trees are looked for, after a first time soon; zero means a minute
 	Lease        time.Duration // see engine.Options
 
 	Log *slog.Logger // nil discards
@@ -232,13 +232,18 @@ func (d *Daemon) openBroker(ctx context.Context, home string) (*broker.Broker, e
 	return broker.Open(ctx, o)
 }
 
+// archiveFirst is when trees to archive are first looked for: commands that end
+// within a minute should leave no log that only grows.
+const archiveFirst = time.Second
+
 // archive archives trees until ctx ends.
 func (d *Daemon) archive(ctx context.Context, back *backend) error {
-	tick := time.NewTicker(d.opts.ArchiveEvery)
+	tick := time.NewTicker(min(archiveFirst, d.opts.ArchiveEvery))
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
+			tick.Reset(d.opts.ArchiveEvery)
 			if err := back.archive(ctx, d.opts.ArchiveAfter); err != nil && ctx.Err() == nil {
 				d.opts.Log.Warn("archiving", "error", err)
 			}

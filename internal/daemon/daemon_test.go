@@ -228,6 +228,21 @@ func TestArchivedRunIsStillThere(t *testing.T) {
 	}
 }
 
+// A log does not only grow where nothing but short commands are run: who owns a
+// project for a moment archives what ended before.
+func TestShortOwnersArchive(t *testing.T) {
+	s := settings{Dir: place(t), Provider: "scripted"}
+	rarely := func(o *daemon.Options) { o.ArchiveAfter, o.ArchiveEvery = time.Millisecond, time.Hour }
+	client, stop := serving(t, s, rarely)
+	id := submit(t, client, nestor.Task{Input: "hello"})
+	if _, err := client.Wait(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	client, _ = serving(t, s, rarely)
+	until(t, client, id, func(r api.Run) bool { return r.Archived })
+}
+
 func TestSubmissionsThatCannotRunAreRefused(t *testing.T) {
 	s := settings{Dir: place(t), Provider: "scripted"}
 	client, _ := serving(t, s)
