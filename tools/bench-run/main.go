@@ -171,7 +171,7 @@ func (b *bench) all(ctx context.Context) error {
 	if err := b.configure(); err != nil {
 		return err
 	}
-	fmt.Printf("%s/%s, %d cores, %s; medians of processes that were started in turn.\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+	fmt.Printf("%s/%s, %d cores, %s; medians of 21 processes each, started in turn; what is added is the median of the pairs.\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 	fmt.Println("| what | bare provider | `nestor run` | added | bare provider | with a daemon | added |")
 	fmt.Println("|---|---|---|---|---|---|---|")
 	for _, provider := range []string{"api", "sdk"} {
@@ -179,7 +179,7 @@ func (b *bench) all(ctx context.Context) error {
 			what, prompt string
 			rounds       int
 			until        moment
-		}{{"to the first event", "hello", 15, firstEvent}, {"to the first text", "hello", 15, firstText}, {"a hundred tool calls, 20 ms each to the model", "hundred", 15, theEnd}} {
+		}{{"to the first event", "hello", 21, firstEvent}, {"to the first text", "hello", 21, firstText}, {"a hundred tool calls, 20 ms each to the model", "hundred", 21, theEnd}} {
 			if err := b.row(ctx, provider, part.what, part.prompt, part.rounds, part.until); err != nil {
 				return err
 			}
@@ -241,30 +241,36 @@ func (b *bench) row(ctx context.Context, provider, what, prompt string, rounds i
 	return nil
 }
 
-// pairs measures the bare provider and 'nestor run' in turn, and returns three
-// columns, and what the faster half of each has for the last one.
+// pairs measures the bare provider and 'nestor run' in turn, the one first and then
+// the other, and returns three columns, and what the faster half of each has for the
+// last one.
 func (b *bench) pairs(ctx context.Context, provider, prompt string, rounds int, until moment) (columns, fast string, err error) {
-	var plain, ours []time.Duration
+	var plain, ours, more []time.Duration
 	for i := range rounds + 1 { // the first time makes files, and is not counted
-		bare, err := measure(b.bare(ctx, provider, prompt), until)
-		if err != nil {
-			return "", "", err
-		}
-		run, err := measure(b.nestor(ctx, provider, prompt), until)
-		if err != nil {
-			return "", "", err
+		var took [2]time.Duration
+		for n := range took {
+			side := (i + n) % 2
+			cmd := b.bare(ctx, provider, prompt)
+			if side == 1 {
+				cmd = b.nestor(ctx, provider, prompt)
+			}
+			if took[side], err = measure(cmd, until); err != nil {
+				return "", "", err
+			}
 		}
 		if i > 0 {
-			plain, ours = append(plain, bare), append(ours, run)
+			plain, ours, more = append(plain, took[0]), append(ours, took[1]), append(more, took[1]-took[0])
 		}
 	}
-	base, run := median(plain), median(ours)
-	return fmt.Sprintf("%.1f ms | %.1f ms | %s", ms(base), ms(run), added(base, run)), added(fasterHalf(plain), fasterHalf(ours)), nil
+	base := median(plain)
+	columns = fmt.Sprintf("%.1f ms | %.1f ms | %s", ms(base), ms(median(ours)), added(base, median(more)))
+	base = fasterHalf(plain)
+	return columns, added(base, fasterHalf(ours)-base), nil
 }
 
-// added says what run takes more than base.
-func added(base, run time.Duration) string {
-	return fmt.Sprintf("%.1f ms, %.1f %%", ms(run-base), 100*float64(run-base)/float64(base))
+// added says what is taken more than base.
+func added(base, more time.Duration) string {
+	return fmt.Sprintf("%.1f ms, %.1f %%", ms(more), 100*float64(more)/float64(base))
 }
 
 // fasterHalf returns the mean of the faster half of a list, which it sorts.

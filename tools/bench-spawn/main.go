@@ -29,7 +29,7 @@ import (
 const (
 	nestorVariable = "BENCH_NESTOR" // the nestor command
 	depth          = 3
-	rounds         = 7
+	rounds         = 11
 	warmUp         = 3
 )
 
@@ -50,8 +50,8 @@ func main() {
 }
 
 // script has agents start the one below them, by Nestor's tool or by the CLI in a
-// shell, down to one that answers.
-func script(cli string) string {
+// shell, down to one that answers. One reads a file and starts none.
+func script(cli, file string) string {
 	var b strings.Builder
 	b.WriteString("rules:\n")
 	for level := depth; level > 0; level-- {
@@ -60,6 +60,7 @@ func script(cli string) string {
 		fmt.Fprintf(&b, "  - when: {user: \"^write %d$\"}\n    turns: [{tools: [{name: mcp__nestor__spawn, input: {task: write %s}}], chunk: 1, delay: %s}, {text: done}]\n", level, below, perCharacter)
 		fmt.Fprintf(&b, "  - when: {user: \"^shell %d$\"}\n    turns: [{tools: [{name: Bash, input: {command: \"%s -p 'shell %s' --permission-mode bypassPermissions\", description: nest}}]}, {text: done}]\n", level, cli, below)
 	}
+	fmt.Fprintf(&b, "  - when: {user: \"^tool$\"}\n    turns: [{tools: [{name: Read, input: {file_path: %s}}]}, {text: done}]\n", file)
 	b.WriteString("  - turns: [{text: done}]\n")
 	return b.String()
 }
@@ -79,7 +80,11 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	parsed, err := scriptmodel.ParseScript("script", []byte(script(cli.Path)))
+	file := filepath.Join(cli.Dir, "a.txt")
+	if err := os.WriteFile(file, []byte("hello\n"), 0o600); err != nil {
+		return err
+	}
+	parsed, err := scriptmodel.ParseScript("script", []byte(script(cli.Path, file)))
 	if err != nil {
 		return err
 	}
@@ -100,13 +105,12 @@ func (b *bench) all(ctx context.Context) error {
 	if err := b.configure(); err != nil {
 		return err
 	}
-	shell := func(level int) func() *exec.Cmd {
-		return func() *exec.Cmd {
-			cmd := exec.CommandContext(ctx, b.cli.Path, "-p", fmt.Sprint("shell ", level), "--permission-mode", "bypassPermissions")
-			cmd.Env, cmd.Dir = slices.Concat(b.cli.Env, scriptmodel.ClientEnv(b.url)), b.cli.Dir
-			return cmd
-		}
+	bare := func(prompt string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, b.cli.Path, "-p", prompt, "--permission-mode", "bypassPermissions")
+		cmd.Env, cmd.Dir = slices.Concat(b.cli.Env, scriptmodel.ClientEnv(b.url)), b.cli.Dir
+		return cmd
 	}
+	shell := func(level int) *exec.Cmd { return bare(fmt.Sprint("shell ", level)) }
 	sides := []*side{
 		{what: "`claude -p` in Bash", command: shell},
 		{what: "Nestor, Claude CLI", command: b.ours(ctx, "lone", "sdk", "spawn")},
@@ -119,7 +123,15 @@ func (b *bench) all(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var calling []time.Duration          // bare runs with a tool call
 	for round := range rounds + warmUp { // the first make files and are learned from, and are not counted
+		took, err := measure(bare("tool"))
+		if err != nil {
+			return errors.Join(err, stop())
+		}
+		if round >= warmUp {
+			calling = append(calling, took)
+		}
 		for _, s := range sides {
 			for j, level := range []int{0, depth} {
 				if s.ready && round >= warmUp {
@@ -127,7 +139,7 @@ func (b *bench) all(ctx context.Context) error {
 						return errors.Join(err, stop())
 					}
 				}
-				took, err := measure(s.command(level)())
+				took, err := measure(s.command(level))
 				if err != nil {
 					return errors.Join(fmt.Errorf("%s: %w", s.what, err), stop())
 				}
@@ -140,39 +152,39 @@ func (b *bench) all(ctx context.Context) error {
 	if err := stop(); err != nil {
 		return err
 	}
-	report(sides)
+	report(sides, median(calling))
 	return nil
 }
 
 // side is one way to have agents start agents.
 type side struct {
 	what    string
-	command func(level int) func() *exec.Cmd
+	command func(level int) *exec.Cmd
 	ready   bool          // CLIs are waited for before each command
 	model   time.Duration // what the model takes to write the call of a level
 	took    [2][]time.Duration
 }
 
-func report(sides []*side) {
+// report prints what was found. calling is a bare run that calls a tool, as those do
+// that start another.
+func report(sides []*side, calling time.Duration) {
 	fmt.Printf("%s/%s, %d cores, %s; medians of %d processes each, started in turn.\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rounds)
-	fmt.Printf("| agents | one alone | %d levels below it | a level | over a bare `claude -p` | times as fast as nested ones |\n|---|---|---|---|---|---|\n", depth)
+	fmt.Printf("| agents | one alone | %d levels below it | a level | over a bare `claude -p` | over one that calls a tool | times as fast as nested ones |\n|---|---|---|---|---|---|---|\n", depth)
 	bare := median(sides[0].took[0])
 	nested := (median(sides[0].took[1]) - bare) / depth
 	for _, s := range sides {
 		alone, all := median(s.took[0]), median(s.took[1])-depth*s.model
 		level := (all - alone) / depth
-		fmt.Printf("| %s | %.0f ms | %.0f ms | %.0f ms | %+.0f ms | %.1f |\n", s.what, ms(alone), ms(all), ms(level), ms(level-bare), float64(nested)/float64(level))
+		fmt.Printf("| %s | %.0f ms | %.0f ms | %.0f ms | %+.0f ms | %+.0f ms | %.1f |\n", s.what, ms(alone), ms(all), ms(level), ms(level-bare), ms(level-calling), float64(nested)/float64(level))
 	}
 }
 
 // ours returns how Nestor is started in a project, with the script of a prompt.
-func (b *bench) ours(ctx context.Context, project, provider, prompt string) func(level int) func() *exec.Cmd {
-	return func(level int) func() *exec.Cmd {
-		return func() *exec.Cmd {
-			cmd := exec.CommandContext(ctx, os.Getenv(nestorVariable), "run", "-q", "--provider", provider, fmt.Sprint(prompt, " ", level))
-			cmd.Dir, cmd.Env = filepath.Join(b.dir, project), b.env()
-			return cmd
-		}
+func (b *bench) ours(ctx context.Context, project, provider, prompt string) func(level int) *exec.Cmd {
+	return func(level int) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, os.Getenv(nestorVariable), "run", "-q", "--provider", provider, fmt.Sprint(prompt, " ", level))
+		cmd.Dir, cmd.Env = filepath.Join(b.dir, project), b.env()
+		return cmd
 	}
 }
 
