@@ -49,8 +49,8 @@ type TaskOptions struct {
 	Workspace WorkspaceOptions `json:"workspace,omitzero"` // what it works in
 	Resources Resources        `json:"resources,omitzero"` // of the machine that its processes may use together
 	// Subdir is the task's folder as its place in the project, with slashes, for
-	// workers on other machines. The daemon sets it; empty means that the task
-	// names no folder, or one outside of the project.
+	// workers on other machines; what they start has no other. The daemon sets it;
+	// empty means that the task names no folder, or one outside of the project.
 	Subdir string `json:"subdir,omitempty"`
 	// Approves is the run whose work is merged if this one finds it good. The
 	// daemon sets it, and takes it from nobody; empty means none.
@@ -90,6 +90,9 @@ type Bounds struct {
 	Tools []string `json:"tools,omitzero"` // nil means all
 	Swarm string   `json:"swarm,omitempty"`
 	Dir   string   `json:"dir,omitempty"` // where it works
+	// Subdir is that folder as its place in the project, which counts if it is
+	// given: other machines have another folder there.
+	Subdir string `json:"subdir,omitempty"`
 }
 
 // The values of TaskOptions.Delegation.
@@ -135,8 +138,14 @@ func ParseTaskOptions(data json.RawMessage) (TaskOptions, error) {
 			return TaskOptions{}, fmt.Errorf("data of the task: %w", err)
 		}
 	}
-	if o.Subdir != "" && !fs.ValidPath(o.Subdir) {
-		return TaskOptions{}, fmt.Errorf("data of the task: subdir %.200q: want a path in the project, such as docs/guide", o.Subdir)
+	places := []string{o.Subdir}
+	for _, b := range o.Above {
+		places = append(places, b.Subdir)
+	}
+	for _, place := range places {
+		if place != "" && !fs.ValidPath(place) {
+			return TaskOptions{}, fmt.Errorf("data of the task: subdir %.200q: want a path in the project, such as docs/guide", place)
+		}
 	}
 	if o.Resources.Memory < 0 || o.Resources.Processes < 0 || o.Resources.CPU < 0 || o.Resources.Processors < 0 {
 		return TaskOptions{}, fmt.Errorf("data of the task: resources %+v: none may be negative", o.Resources)

@@ -13,13 +13,18 @@ import (
 )
 
 // place says in the task where in the project it works, for workers on other
-// machines. If there may be some, it refuses a folder that they cannot have.
+// machines. If there may be some, it names the folder also of what names none, for
+// those whom they start there, and refuses one that they cannot have.
 func (b *backend) place(t *nestor.Task, o api.TaskOptions) error {
+	shared := b.opts.Idle || b.opts.Broker != Broker{}
+	if shared && t.Dir == "" && t.Swarm == "" {
+		t.Dir = b.worker.dir
+	}
 	given := o.Subdir
 	o.Subdir = ""
 	if t.Dir != "" {
 		var inside bool
-		if o.Subdir, inside = within(b.opts.Dir, t.Dir); !inside && (b.opts.Idle || b.opts.Broker != Broker{}) {
+		if o.Subdir, inside = within(b.opts.Dir, t.Dir); !inside && shared {
 			return fmt.Errorf("dir %s is outside of the project %s, which is all that workers on other machines have", t.Dir, b.opts.Dir)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,6 +63,16 @@ func copyName(run nestor.ID, attempt uint64) string { return fmt.Sprintf("%s-%d"
 // the project.
 func (c *copies) where(run nestor.ID, attempt uint64, subdir string) string {
 	return filepath.Join(c.home, copyName(run, attempt), filepath.FromSlash(subdir))
+}
+
+// original returns the folder of which a run names its copy; others as they are.
+func (c *copies) original(run nestor.ID, dir string) string {
+	place, inside := within(c.home, dir)
+	name, place, _ := strings.Cut(place, "/")
+	if !filepath.IsAbs(dir) || !inside || !strings.HasPrefix(name, string(run)+"-") {
+		return dir
+	}
+	return filepath.Join(c.dir, filepath.FromSlash(place))
 }
 
 // has tells whether the attempt was being executed here already.

@@ -127,7 +127,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	w.engine, w.schemas = e, schemas
+	w.engine, w.schemas, w.shared = e, schemas, !private
 	ln, err := server.Listen(socket)
 	if err != nil {
 		return err
@@ -161,7 +161,11 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		defer stopWork()
 		parts, working := errgroup.WithContext(working)
 		if !d.opts.Idle {
-			parts.Go(func() error { return ended(working, e.Work(working, w.taking(d.opts.Worker.Labels))) })
+			labels := d.opts.Worker.Labels
+			if w.shared {
+				labels = append(labels[:len(labels):len(labels)], projectLabel)
+			}
+			parts.Go(func() error { return ended(working, e.Work(working, w.taking(labels))) })
 		}
 		parts.Go(func() error { return server.New(back, server.Options{Log: d.opts.Log}).Serve(working, ln) })
 		parts.Go(func() error {

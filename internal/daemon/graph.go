@@ -129,6 +129,9 @@ func (g *graphHost) Recall(ctx context.Context, node nestor.Node, t nestor.Task)
 		return "", nil, err
 	}
 	o.Trace, o.Above = "", nil // what differs from tree to tree
+	if child.Dir != "" {
+		o.Subdir = "" // it says the same
+	}
 	data, err := json.Marshal(struct {
 		Agent, Provider, Model, Input, Dir, Swarm string
 		Schema                                    json.RawMessage

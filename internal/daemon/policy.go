@@ -38,6 +38,7 @@ type policy struct {
 	limits   sandbox.Limits // of what processes use
 	cli      claudecode.Options
 	home     string // of the worker's files, which no run may see
+	copies   string // where the copies are in which runs work; empty if they work in the project
 	door     string // the socket that runs may use; empty if there is none
 	log      *slog.Logger
 	outlets  outlets
@@ -197,13 +198,22 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 		}
 		own = &role
 	}
-	if own, err = p.narrowed(own, o.Above); err != nil {
+	if own, err = p.narrowed(own, o.Above, p.root(dir)); err != nil {
 		return nil, err
 	}
 	if own != nil && o.Tools != nil {
 		own.Tools = permission.MeetTools(own.Tools, toolNames(o.Tools))
 	}
 	return meetRoles(own, o, place, p.roles)
+}
+
+// root returns what the project is for who works in dir: on another machine its copy.
+func (p *policy) root(dir string) string {
+	if place, inside := within(p.copies, dir); inside && p.copies != "" && place != "." {
+		name, _, _ := strings.Cut(place, "/")
+		return filepath.Join(p.copies, name)
+	}
+	return filepath.Dir(p.home)
 }
 
 // grant gives a sandbox what a run uses outside of its folder.

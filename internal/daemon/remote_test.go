@@ -42,6 +42,7 @@ const remoteLease = 3 * time.Second
 type machine struct {
 	Dir    string
 	Listen string // of a daemon; empty for a worker
+	Works  bool   // a daemon that leaves not all of the work to others
 
 	URL, Token, Name string // of a worker
 	Labels           []string
@@ -75,7 +76,7 @@ func (m machine) play(ctx context.Context) error {
 			Dir: m.Dir, URL: m.URL, Token: m.Token, Name: m.Name, Worker: w, Lease: remoteLease, Ready: func() { fmt.Println("ready") },
 		})
 	}
-	d := daemon.New(daemon.Options{Dir: m.Dir, Idle: true, Broker: daemon.Broker{Listen: m.Listen}, Worker: w, Lease: remoteLease})
+	d := daemon.New(daemon.Options{Dir: m.Dir, Idle: !m.Works, Broker: daemon.Broker{Listen: m.Listen}, Worker: w, Lease: remoteLease})
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
 	select {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -157,7 +158,7 @@ func (w *worker) delegates(run plan.Run, o api.TaskOptions) error {
 	if limit := run.Task.Limits.Depth; run.Depth()+1 > limit {
 		return &nestor.LimitError{Limit: "depth", Max: float64(limit), Asked: float64(run.Depth() + 1)}
 	}
-	role, err := w.policy.bounds(run.Task, o, cmp.Or(run.Task.Dir, w.dir))
+	role, err := w.policy.bounds(run.Task, o, w.folder(run.Task, o))
 	if err != nil {
 		return err
 	}
@@ -188,16 +189,23 @@ func (w *worker) childTask(ctx context.Context, parent plan.Run, s api.Spawn) (n
 		return nestor.Task{}, &api.Problem{Status: 403, Detail: fmt.Sprintf("dir %.200q: what a run in a sandbox starts works where it does", s.Dir)}
 	}
 	above := parent.Task
-	above.Dir, above.Provider = cmp.Or(above.Dir, w.dir), w.runner.Provider(above)
+	above.Dir, above.Provider = w.folder(above, o), w.runner.Provider(above)
 	kind := w.beside(parent.ID, &above.Dir)
+	if w.copies != nil {
+		s.Dir = w.copies.original(parent.ID, s.Dir)
+	}
 	t, err := spawn.Narrow(above, api.TaskOptions{
 		Tools: w.policy.tools, PermissionMode: cmp.Or(w.policy.mode, "acceptEdits"), Role: w.policy.role, Sandbox: string(w.policy.level), Hosts: w.policy.hosts,
+		Subdir: w.placeOf(above.Dir),
 	}, s)
 	if err != nil {
 		return t, err
 	}
-	if t.Data, err = inWorkspace(t.Data, kind); err != nil {
+	if err = w.settle(&t, kind); err != nil {
 		return t, err
+	}
+	if w.copies != nil {
+		t.Dir = moved(t.Dir, above.Dir, parent.Task.Dir)
 	}
 	if name, tier := w.opts.Models[t.Model]; tier {
 		t.Model = name
@@ -230,7 +238,7 @@ func (w *worker) childTask(ctx context.Context, parent plan.Run, s api.Spawn) (n
 // the kind of workspace for those who are to work there too.
 func (w *worker) beside(run nestor.ID, dir *string) string {
 	if w.copies != nil {
-		return "" // what it started works elsewhere
+		return "" // what it starts has a copy of its own
 	}
 	w.spaces.mu.Lock()
 	defer w.spaces.mu.Unlock()
@@ -244,26 +252,72 @@ func (w *worker) beside(run nestor.ID, dir *string) string {
 	return string(workspace.Plain)
 }
 
-// inWorkspace has a task work in a kind of workspace; empty chooses as for others.
-func inWorkspace(data json.RawMessage, kind string) (json.RawMessage, error) {
-	if kind == "" {
-		return data, nil
+// projectLabel is what the machine with the project has when there may be others.
+const projectLabel = "project"
+
+// folder returns where a task works: on another machine, where it would if it had no
+// copy of its own.
+func (w *worker) folder(t nestor.Task, o api.TaskOptions) string {
+	if w.copies != nil {
+		return filepath.Join(w.dir, filepath.FromSlash(o.Subdir))
 	}
-	o, err := api.ParseTaskOptions(data)
-	if err != nil {
-		return nil, err
-	}
-	o.Workspace = api.WorkspaceOptions{Kind: kind}
-	return json.Marshal(o)
+	return cmp.Or(t.Dir, w.dir)
 }
 
-// narrowed returns what a policy leaves below others; nil means no bounds.
-func (p *policy) narrowed(own *permission.Policy, above []api.Bounds) (*permission.Policy, error) {
+// placeOf returns the place of a folder in the project; empty if it has none, or none
+// on other machines.
+func (w *worker) placeOf(dir string) string {
+	if w.copies != nil {
+		place, _ := within(w.dir, dir)
+		return place
+	}
+	if _, private := within(w.policy.home, dir); private {
+		return ""
+	}
+	place, _ := within(w.project, dir)
+	return place
+}
+
+// moved returns dir, which is in one folder, as it is in another; empty if that is not
+// known.
+func moved(dir, from, to string) string {
+	below, err := filepath.Rel(from, dir)
+	if err != nil || to == "" {
+		return ""
+	}
+	return filepath.Join(to, below)
+}
+
+// settle says where in the project a child works, for workers on other machines, and
+// in which kind of workspace; empty chooses as for others. If only this machine has
+// its folder it is for this one.
+func (w *worker) settle(t *nestor.Task, kind string) error {
+	o, err := api.ParseTaskOptions(t.Data)
+	if err != nil {
+		return err
+	}
+	if o.Subdir = w.placeOf(t.Dir); o.Subdir == "" && w.shared {
+		t.Label = projectLabel
+	}
+	if kind != "" {
+		o.Workspace = api.WorkspaceOptions{Kind: kind}
+	}
+	t.Data, err = json.Marshal(o)
+	return err
+}
+
+// narrowed returns what a policy leaves below others, in a project that is in root;
+// nil means no bounds.
+func (p *policy) narrowed(own *permission.Policy, above []api.Bounds, root string) (*permission.Policy, error) {
 	for _, b := range above {
 		if b.Role == "" {
 			continue // its tools are in those of the run
 		}
-		up, err := p.bounds(nestor.Task{Swarm: b.Swarm}, api.TaskOptions{Role: b.Role, Tools: b.Tools}, b.Dir)
+		dir := b.Dir
+		if b.Subdir != "" {
+			dir = filepath.Join(root, filepath.FromSlash(b.Subdir))
+		}
+		up, err := p.bounds(nestor.Task{Swarm: b.Swarm}, api.TaskOptions{Role: b.Role, Tools: b.Tools}, dir)
 		if err != nil {
 			return own, err
 		}

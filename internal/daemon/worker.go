@@ -72,6 +72,7 @@ type worker struct {
 	project   string  // whose definitions runs have
 	user      string  // the user's folder of agents; empty means none. It is set before runs are executed
 	copies    *copies // nil in the daemon
+	shared    bool    // workers on other machines may take what runs here start; set before runs are executed
 	spaces    *spaces // of the project
 	policy    *policy
 	opts      Worker
@@ -122,6 +123,9 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 		return nil, err
 	}
 	rules.door = socket
+	if o.copies != nil {
+		rules.copies = o.copies.home
+	}
 	own := newSpaces(o.Workspace, filepath.Dir(home), o.Dir, log, o.Log)
 	own.environ = rules.environ
 	var place runner.Workspace = own

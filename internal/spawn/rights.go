@@ -15,7 +15,8 @@ import (
 
 // Narrow returns the task of a child: what is asked for, as far as the parent may
 // have it itself. Where a parent's task leaves something open, it has what defaults
-// say. Limits are not looked at: the plan grants them.
+// say; the place of the parent in the project, if they know it, is that of the bounds
+// of its role. Limits are not looked at: the plan grants them.
 //
 // A tool, a host, a mode or a level beyond the parent's becomes the parent's; a folder
 // outside of its own, and a variable that it does not have, are refused.
@@ -62,13 +63,10 @@ func Narrow(parent nestor.Task, defaults api.TaskOptions, s api.Spawn) (nestor.T
 		roles = append(roles, has.Agent.Role)
 	}
 	for _, role := range roles {
-		b := api.Bounds{Role: role, Tools: has.Tools, Swarm: parent.Swarm, Dir: parent.Dir}
+		b := api.Bounds{Role: role, Tools: has.Tools, Swarm: parent.Swarm, Dir: parent.Dir, Subdir: defaults.Subdir}
 		if role != "" && !slices.ContainsFunc(o.Above, func(a api.Bounds) bool { return reflect.DeepEqual(a, b) }) {
 			o.Above = append(slices.Clip(o.Above), b)
 		}
-	}
-	if has.Agent != nil && has.Agent.Role != "" {
-		o.Above = append(o.Above, api.Bounds{Role: has.Agent.Role, Tools: has.Tools, Swarm: parent.Swarm, Dir: parent.Dir})
 	}
 	// What the child has of its parent gives way to what its own definition says.
 	if s.Provider == "" {

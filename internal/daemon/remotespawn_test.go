@@ -1,0 +1,145 @@
+package daemon_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/api"
+)
+
+// Agents on other machines start agents, deeper than all of them have slots: who
+// waits lends its slot. Costs and the trace are those of one tree.
+func TestTreeOverWorkersElsewhere(t *testing.T) {
+	d := project(t)
+	var workers []*playing
+	for _, name := range []string{"a", "b"} {
+		w := d.worker(t, name)
+		w.Slots, w.Script = 1, nesting
+		workers = append(workers, w.start(t))
+	}
+	c := d.client(t)
+	root := wait(t, c, submit(t, c, nestor.Task{Input: "level 123450", Limits: nestor.Limits{Depth: 5, BudgetUSD: 10_000}}))
+	if root.State != nestor.Success || !strings.Contains(root.Result.Output, "leaf") {
+		t.Fatalf("it is %s, %+v, %v", root.State, root.Result, root.Error)
+	}
+	tree, err := c.Tree(bound(t), root.ID)
+	if err != nil || len(tree) != 6 {
+		t.Fatalf("the tree has %d runs, %v", len(tree), err)
+	}
+	var ids []nestor.ID
+	for i, r := range tree {
+		ids = append(ids, r.ID)
+		if r.Depth != i || r.State != nestor.Success || r.Trace != root.Trace {
+			t.Errorf("run %d is %s at depth %d of trace %s", i, r.State, r.Depth, r.Trace)
+		}
+	}
+	if sum := root.CostUSD + root.BelowUSD; sum < 0.0599 || sum > 0.0601 {
+		t.Errorf("it cost %v", sum)
+	}
+	for _, w := range workers {
+		w.stop(t)
+	}
+	d.stop(t)
+	onceEach(t, d.Dir, ids)
+}
+
+// What a run starts works in the same place of the project on every machine, below it
+// if it says so, and nowhere else; however the parent names the folder.
+func TestPlaceOfAChildElsewhere(t *testing.T) {
+	const asks = `
+turns:
+  - when: "^in (.+)$"
+    say: [{call: {name: mcp__nestor__spawn, input: {task: "where", dir: "$1"}}}, {text: "${result}"}]
+  - when: "^here$"
+    say: [{call: {name: mcp__nestor__spawn, input: {task: "where"}}}, {text: "${result}"}]
+  - say: [{text: done}]
+`
+	d := project(t)
+	w := d.worker(t, "a")
+	w.Script = asks
+	for _, dir := range []string{d.Dir, w.Dir} {
+		write(t, filepath.Join(dir, "docs", "guide", "a.txt"), "")
+	}
+	w.start(t)
+	c := d.client(t)
+	for _, test := range []struct{ dir, input, want string }{
+		{"", "here", "."},
+		{"docs", "here", "docs"},
+		{"", "in docs", "docs"},
+		{"docs", "in guide", "docs/guide"},
+		{"docs", "in ../..", "!or below it"},
+		{"", "in " + d.Dir, "!or below it"}, // is of another machine
+		{"", "in " + t.TempDir(), "!or below it"},
+		{"docs", "in none", "!no such file"},
+	} {
+		root := wait(t, c, submit(t, c, nestor.Task{Input: test.input, Dir: inProject(d.Dir, test.dir)}))
+		if want, refused := strings.CutPrefix(test.want, "!"); refused {
+			if root.Result == nil || !strings.Contains(root.Result.Output, want) {
+				t.Errorf("in %q, %s: %+v, %v", test.dir, test.input, root.Result, root.Error)
+			}
+			continue
+		}
+		tree, err := c.Tree(bound(t), root.ID)
+		if err != nil || len(tree) != 2 || tree[1].State != nestor.Success || tree[1].Dir != inProject(d.Dir, test.want) {
+			t.Errorf("in %q, %s: %+v, %v, %v", test.dir, test.input, tree, root.Result, err)
+		}
+	}
+}
+
+func inProject(dir, place string) string {
+	if place == "" {
+		return ""
+	}
+	return filepath.Join(dir, filepath.FromSlash(place))
+}
+
+// A daemon's own run starts one that another machine takes, which has the place in
+// its copy of the project.
+func TestChildOfTheDaemonElsewhere(t *testing.T) {
+	d := machine{Dir: t.TempDir(), Listen: "127.0.0.1:0", Name: "daemon", Works: true, Slots: 1, Script: `
+turns:
+  - when: "^root$"
+    say: [{call: {name: mcp__nestor__spawn, input: {task: child, dir: docs, background: true}}}, {text: hm, after: 10m}]
+`}
+	write(t, filepath.Join(d.Dir, "docs", "a.txt"), "")
+	p := d.start(t)
+	c := p.client(t)
+	root := submit(t, c, nestor.Task{Input: "root"})
+	var child nestor.ID
+	until(t, c, root, func(api.Run) bool {
+		tree, err := c.Tree(bound(t), root)
+		if err != nil || len(tree) < 2 {
+			return false
+		}
+		child = tree[1].ID
+		return true
+	})
+	w := p.worker(t, "b")
+	write(t, filepath.Join(w.Dir, "docs", "a.txt"), "")
+	w.start(t)
+	if run := wait(t, c, child); saidBy(run) != "b" {
+		t.Errorf("it was done by %s: %v", saidBy(run), run.Error)
+	}
+	if err := c.Cancel(bound(t), root, api.Cancellation{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What works in the worktree of its parent does so on the machine that has it, however
+// many others wait for work.
+func TestChildInAWorktreeStays(t *testing.T) {
+	d := machine{Dir: checkout(t), Listen: "127.0.0.1:0", Name: "daemon", Works: true, Slots: 2, Script: nesting}
+	p := d.start(t)
+	w := p.worker(t, "b")
+	w.Script = strings.NewReplacer("leaf", "leaf elsewhere", "below:", "elsewhere, below:").Replace(nesting)
+	w.start(t)
+	c := p.client(t)
+	data := json.RawMessage(`{"workspace": {"kind": "worktree"}}`)
+	run := wait(t, c, submit(t, c, nestor.Task{Input: "level 1230", Data: data, Label: "project"}))
+	if run.State != nestor.Success || !strings.Contains(run.Result.Output, "leaf") || strings.Contains(run.Result.Output, "elsewhere") {
+		t.Errorf("it is %s, %+v, %v", run.State, run.Result, run.Error)
+	}
+}
