@@ -8,6 +8,7 @@ import (
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/scriptmodel"
 )
 
 // Agents on other machines start agents, deeper than all of them have slots: who
@@ -108,15 +109,7 @@ turns:
 	p := d.start(t)
 	c := p.client(t)
 	root := submit(t, c, nestor.Task{Input: "root"})
-	var child nestor.ID
-	until(t, c, root, func(api.Run) bool {
-		tree, err := c.Tree(bound(t), root)
-		if err != nil || len(tree) < 2 {
-			return false
-		}
-		child = tree[1].ID
-		return true
-	})
+	child := childOf(t, c, root)
 	w := p.worker(t, "b")
 	write(t, filepath.Join(w.Dir, "docs", "a.txt"), "")
 	w.start(t)
@@ -142,4 +135,85 @@ func TestChildInAWorktreeStays(t *testing.T) {
 	if run.State != nestor.Success || !strings.Contains(run.Result.Output, "leaf") || strings.Contains(run.Result.Output, "elsewhere") {
 		t.Errorf("it is %s, %+v, %v", run.State, run.Result, run.Error)
 	}
+}
+
+// The role of a parent bounds its children on every machine, to the same place of the
+// project: there they may do what they might here.
+func TestRoleReachesDownElsewhere(t *testing.T) {
+	d := project(t)
+	w := d.worker(t, "a")
+	w.Model = scriptmodel.Start(t, `
+rules:
+  - when: {user: "^child$"}
+    turns:
+      - tools: [{name: Write, input: {file_path: new.txt, content: new}}]
+      - text: "{{.ToolResult}}"
+  - turns:
+      - tools: [{name: mcp__nestor__spawn, input: {task: child}}]
+      - text: done
+`).URL
+	for _, dir := range []string{d.Dir, w.Dir} {
+		write(t, filepath.Join(dir, "docs", "a.txt"), "")
+	}
+	w.start(t)
+	c := d.client(t)
+	for role, writes := range map[string]int{"implementer": 1, "critic": 0} {
+		data := json.RawMessage(`{"role": "` + role + `", "permission_mode": "bypassPermissions"}`)
+		root := wait(t, c, submit(t, c, nestor.Task{Input: "root", Provider: "api", Dir: filepath.Join(d.Dir, "docs"), Data: data}))
+		tree, err := c.Tree(bound(t), root.ID)
+		if err != nil || len(tree) != 2 {
+			t.Fatalf("%s: %d runs, %v: %+v, %v", role, len(tree), err, root.Result, root.Error)
+		}
+		child := wait(t, c, tree[1].ID)
+		told, _ := api.ChangesOf(child.Result)
+		if told.Count != writes || writes > 0 && told.Files[0].Path != "docs/new.txt" {
+			t.Errorf("%s: the child wrote %+v, and said %q", role, told, child.Result.Output)
+		}
+	}
+}
+
+// The machine that has a child is lost: the child is done on another, and its parent,
+// on a third or on that one, hears of its end.
+func TestChildOfALostWorker(t *testing.T) {
+	d := project(t)
+	a := d.worker(t, "a")
+	a.Slots, a.Script = 1, `
+turns:
+  - when: "^root$"
+    say:
+      - call: {name: mcp__nestor__spawn, input: {task: child, background: true}}
+      - {text: so that another machine takes it, after: 6s}
+      - call: {name: mcp__nestor__wait, input: {}}
+      - text: "${result}"
+  - say: [{text: done by a}]
+`
+	a.start(t)
+	c := d.client(t)
+	root := submit(t, c, nestor.Task{Input: "root"})
+	child := childOf(t, c, root)
+	b := d.worker(t, "b")
+	b.Script = "turns: [{say: [{text: still here, after: 20ms}], hang: true}]"
+	lost := b.start(t)
+	until(t, c, child, runsOn("b"))
+	lost.kill()
+	if run := wait(t, c, root); run.State != nestor.Success || !strings.Contains(run.Result.Output, "done by a") {
+		t.Errorf("it is %s, %+v, %v", run.State, run.Result, run.Error)
+	}
+	if run := wait(t, c, child); saidBy(run) != "a" || run.Resumes != 1 {
+		t.Errorf("the child was done by %s, after %d losses", saidBy(run), run.Resumes)
+	}
+}
+
+// childOf waits for the first child of a run.
+func childOf(t *testing.T, c *api.Client, root nestor.ID) (child nestor.ID) {
+	t.Helper()
+	until(t, c, root, func(api.Run) bool {
+		tree, err := c.Tree(bound(t), root)
+		if err != nil || len(tree) < 2 {
+			return false
+		}
+		child = tree[1].ID
+		return true
+	})
+	return child
 }
