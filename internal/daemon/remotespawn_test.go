@@ -217,3 +217,37 @@ func childOf(t *testing.T, c *api.Client, root nestor.ID) (child nestor.ID) {
 	})
 	return child
 }
+
+// A child on another machine asks a person, who is where the root was started, and
+// writes to its parent: both are heard as they would be here.
+func TestChildElsewhereAsksAndWrites(t *testing.T) {
+	d := project(t)
+	for _, name := range []string{"a", "b"} {
+		w := d.worker(t, name)
+		w.Slots, w.Script = 1, `
+turns:
+  - when: "^root$"
+    say:
+      - call: {name: mcp__nestor__spawn, input: {task: child}}
+      - call: {name: mcp__nestor__inbox, input: {}}
+      - text: "${result}"
+  - say:
+      - call: {name: mcp__nestor__ask_person, input: {question: "which one?", options: [left, right]}}
+      - call: {name: mcp__nestor__send, input: {to: parent, content: "they said ${result}"}}
+      - text: done
+`
+		w.start(t)
+	}
+	c := d.client(t)
+	root := submit(t, c, nestor.Task{Input: "root"})
+	ask := theAsk(t, c, root)
+	if ask.Root != root || len(ask.Path) != 2 || ask.Question != "which one?" {
+		t.Errorf("it is asked %+v", ask)
+	}
+	if err := c.Answer(bound(t), ask.Run, ask.ID, api.Answer{Decision: "left", By: "ada"}); err != nil {
+		t.Fatal(err)
+	}
+	if run := wait(t, c, root); run.State != nestor.Success || !strings.Contains(run.Result.Output, "they said") || !strings.Contains(run.Result.Output, "left") {
+		t.Errorf("it is %s, %+v, %v", run.State, run.Result, run.Error)
+	}
+}
