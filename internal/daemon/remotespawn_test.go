@@ -251,3 +251,25 @@ turns:
 		t.Errorf("it is %s, %+v, %v", run.State, run.Result, run.Error)
 	}
 }
+
+// A graph is done on other machines too, and what its tasks gave counts there.
+func TestGraphElsewhere(t *testing.T) {
+	const tasks = 6
+	d := project(t)
+	for _, name := range []string{"a", "b"} {
+		w := d.worker(t, name)
+		w.Slots, w.Script = 1, "turns: [{when: 'step', say: [{text: done}], structured: {n: 1}}]"
+		w.start(t)
+	}
+	c := d.client(t)
+	for _, again := range []bool{false, true} {
+		run := wait(t, c, submit(t, c, graphTask(t, ladder(tasks))))
+		tree, err := c.Tree(bound(t), run.ID)
+		if run.State != nestor.Success || err != nil {
+			t.Fatalf("it is %s, %v, %v", run.State, run.Error, err)
+		}
+		if want := map[bool]int{false: tasks, true: 0}[again]; len(tree)-1 != want {
+			t.Errorf("again %t: %d tasks were run, want %d", again, len(tree)-1, want)
+		}
+	}
+}
