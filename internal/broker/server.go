@@ -261,7 +261,11 @@ func (l *serverLog) Debugf(string, ...any)  {}
 func (l *serverLog) Tracef(string, ...any)  {}
 
 func (l *serverLog) Warnf(format string, args ...any) {
-	l.to.Warn("broker's server warns", "message", strings.TrimSpace(fmt.Sprintf(format, args...)))
+	line := strings.TrimSpace(fmt.Sprintf(format, args...))
+	if strings.HasPrefix(line, "Plaintext passwords") {
+		return // it means the token, which nobody could write better
+	}
+	l.to.Warn("broker's server warns", "message", line)
 }
 
 func (l *serverLog) Errorf(format string, args ...any) {

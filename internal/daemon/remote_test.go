@@ -16,7 +16,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -264,7 +263,7 @@ func TestKilledWorker(t *testing.T) {
 func freeze(t *testing.T, c *api.Client, p *playing, ids []nestor.ID) (has []nestor.ID) {
 	t.Helper()
 	for range 100 {
-		if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		if err := pause(p.cmd.Process); err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range ids {
@@ -277,7 +276,7 @@ func freeze(t *testing.T, c *api.Client, p *playing, ids []nestor.ID) (has []nes
 		if len(has) > 0 {
 			return has
 		}
-		if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		if err := unpause(p.cmd.Process); err != nil {
 			t.Fatal(err)
 		}
 	}
