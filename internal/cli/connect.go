@@ -122,10 +122,16 @@ func daemonOptions(project string, cfg *config) (daemon.Options, error) {
 		Dir: project, Version: versionOf(build).Version, Limits: cfg.Limits, ArchiveAfter: cfg.ArchiveAfter,
 		Broker: daemon.Broker{URL: cfg.Broker.URL, Credentials: cfg.Broker.Credentials, Listen: cfg.Broker.Listen},
 	}
-	o.Agents = daemon.Agents{User: userAgents(variables(os.Environ())), Trusts: trustsAgents(project, os.Environ())}
+	o.Agents = projectAgents(project)
 	var err error
 	o.Worker, err = workerOptions(cfg)
 	return o, err
+}
+
+// projectAgents says which agents there are besides those of a project, and which of
+// these are trusted.
+func projectAgents(project string) daemon.Agents {
+	return daemon.Agents{User: userAgents(variables(os.Environ())), Trusts: trustsAgents(project, os.Environ())}
 }
 
 // workerOptions says how runs are executed.

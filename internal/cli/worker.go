@@ -110,6 +110,7 @@ func workOptions(cmd *cobra.Command, opts workerFlags) (daemon.WorkOptions, erro
 	if o.Worker, err = workerOptions(cfg); err != nil {
 		return fail(err)
 	}
+	o.Agents = projectAgents(dir)
 	return o, nil
 }
 

@@ -40,12 +40,11 @@ type agents struct {
 	role    string            // likewise; empty means none
 }
 
-func (d *Daemon) agents(log *eventlog.Log) *agents {
+// newAgents returns the definitions of a project, for a worker with these options.
+func newAgents(project string, o Agents, w Worker, log *eventlog.Log) *agents {
 	return &agents{
-		opts: d.opts.Agents, log: log, models: d.opts.Worker.Models, tools: d.opts.Worker.Tools, mode: d.opts.Worker.Mode, role: d.opts.Worker.Role,
-		library: agentfile.NewLibrary(agentfile.Options{
-			Project: d.opts.Dir, User: d.opts.Agents.User, Roles: slices.Sorted(maps.Keys(d.opts.Worker.Roles)),
-		}),
+		opts: o, log: log, models: w.Models, tools: w.Tools, mode: w.Mode, role: w.Role,
+		library: agentfile.NewLibrary(agentfile.Options{Project: project, User: o.User, Roles: slices.Sorted(maps.Keys(w.Roles))}),
 	}
 }
 

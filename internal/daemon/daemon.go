@@ -136,7 +136,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	back := &backend{opts: d.opts, broker: b, log: log, engine: e, history: h, worker: w, agents: d.agents(log), began: time.Now()}
+	back := &backend{opts: d.opts, broker: b, log: log, engine: e, history: h, worker: w, agents: newAgents(d.opts.Dir, d.opts.Agents, d.opts.Worker, log), began: time.Now()}
 	w.define, w.user = back.agents.define, d.opts.Agents.User
 	w.spaces.follow = back.critic
 	w.folders = spawn.NewFolders(filepath.Join(home, "sessions"), back.topic)

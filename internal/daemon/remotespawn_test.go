@@ -273,3 +273,36 @@ func TestGraphElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// A run on another machine starts agents as they are defined in the folder there, also
+// when yet another takes them.
+func TestAgentsStartedElsewhere(t *testing.T) {
+	d := project(t)
+	for _, name := range []string{"a", "b"} {
+		w := d.worker(t, name)
+		w.Slots, w.Script = 1, `
+turns:
+  - when: "^root (.+)$"
+    say: [{call: {name: mcp__nestor__spawn, input: {task: child, agent: "$1"}}}, {text: "${result}"}]
+  - say: [{text: done}]
+`
+		writeAgent(t, w.Dir, ".claude/agents/hand.md", "---\ndescription: d\nlimits: {max_turns: 7}\n---\nText.\n")
+		writeAgent(t, w.Dir, ".claude/agents/wild.md", "---\ndescription: d\npermissionMode: bypassPermissions\n---\nText.\n")
+		w.start(t)
+	}
+	c := d.client(t)
+	for agent, want := range map[string]string{"hand": "", "nobody": "nobody", "wild": "counts only if you trust it"} {
+		root := wait(t, c, submit(t, c, nestor.Task{Input: "root " + agent}))
+		tree, err := c.Tree(bound(t), root.ID)
+		switch {
+		case err != nil || root.State != nestor.Success:
+			t.Errorf("%s: it is %s, %v, %v", agent, root.State, root.Error, err)
+		case want != "":
+			if len(tree) != 1 || !strings.Contains(root.Result.Output, want) {
+				t.Errorf("%s: there are %d runs, and it says %q", agent, len(tree), root.Result.Output)
+			}
+		case len(tree) != 2 || tree[1].Agent != agent || tree[1].Limits.Turns != 7 || tree[1].State != nestor.Success:
+			t.Errorf("%s: %+v", agent, tree)
+		}
+	}
+}

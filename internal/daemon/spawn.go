@@ -210,13 +210,7 @@ func (w *worker) childTask(ctx context.Context, parent plan.Run, s api.Spawn) (n
 	if name, tier := w.opts.Models[t.Model]; tier {
 		t.Model = name
 	}
-	switch {
-	case w.define != nil:
-		err = w.define(ctx, &t)
-	case t.Agent != "":
-		err = fmt.Errorf("agent %.60q: a worker elsewhere knows no definitions: give the task in full", t.Agent)
-	}
-	if err != nil {
+	if err := w.define(ctx, &t); err != nil {
 		return t, invalid(err)
 	}
 	if t.Swarm != above.Swarm && above.Dir != w.dir {

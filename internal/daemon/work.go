@@ -29,6 +29,7 @@ type WorkOptions struct {
 	Credentials string // file, for a cluster; empty means none
 
 	Worker Worker        // its Dir is not used
+	Agents Agents        // that runs here start, besides those that are defined in Dir
 	Lease  time.Duration // see engine.Options; it is to be the same for all who work on a broker
 	Ready  func()        // called once, when runs are taken; nil means nobody
 	Log    *slog.Logger  // nil discards
@@ -111,10 +112,11 @@ func (o WorkOptions) open(log *eventlog.Log) (*worker, error) {
 	w := o.Worker
 	w.Dir, w.copies = o.Dir, c
 	opened, err := w.open(o.Home, "", log)
-	if home, homeErr := os.UserHomeDir(); err == nil && homeErr == nil {
-		opened.user = filepath.Join(home, ".claude")
+	if err != nil {
+		return nil, err
 	}
-	return opened, err
+	opened.define, opened.user = newAgents(o.Dir, o.Agents, o.Worker, log).define, o.Agents.User
+	return opened, nil
 }
 
 // dialAgain is how long it takes until a broker that does not answer is asked

@@ -78,7 +78,7 @@ type worker struct {
 	opts      Worker
 	engine    *engine.Engine // set before runs are executed
 	// define makes of a task that names an agent one that says what its definition
-	// does; nil where definitions are not known. It is set before runs are executed.
+	// does. It is set before runs are executed.
 	define  func(context.Context, *nestor.Task) error
 	tokens  spawn.Tokens
 	schemas *spawn.Schemas // of the tools that agents have for each other; may be nil
