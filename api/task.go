@@ -49,8 +49,8 @@ type TaskOptions struct {
 	Workspace WorkspaceOptions `json:"workspace,omitzero"` // what it works in
 	Resources Resources        `json:"resources,omitzero"` // of the machine that its processes may use together
 	// Subdir is the task's folder as its place in the project, with slashes, for
-	// workers on other machines; what they start has no other. The daemon sets it;
-	// empty means that the task names no folder, or one outside of the project.
+	// workers on other machines. The daemon sets it; empty means that the task
+	// names no folder, or one that other machines have not.
 	Subdir string `json:"subdir,omitempty"`
 	// Approves is the run whose work is merged if this one finds it good. The
 	// daemon sets it, and takes it from nobody; empty means none.

@@ -3,7 +3,6 @@ package claude
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"strconv"
 	"syscall"
 )
@@ -26,9 +25,10 @@ func widen(pipe *os.File) {
 func killMarked(mark string) {
 	for found := true; found; { // until none is left: they may still start others
 		found = false
-		files, _ := filepath.Glob("/proc/[0-9]*/environ")
-		for _, file := range files {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		all, _ := os.ReadDir("/proc")
+		for _, entry := range all {
+			pid, err := strconv.Atoi(entry.Name())
+			file := "/proc/" + entry.Name() + "/environ"
 			if err != nil || !marked(file, mark) {
 				continue
 			}

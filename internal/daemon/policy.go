@@ -209,11 +209,15 @@ func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permissi
 
 // root returns what the project is for who works in dir: on another machine its copy.
 func (p *policy) root(dir string) string {
-	if place, inside := within(p.copies, dir); inside && p.copies != "" && place != "." {
-		name, _, _ := strings.Cut(place, "/")
-		return filepath.Join(p.copies, name)
+	if p.copies == "" {
+		return filepath.Dir(p.home)
 	}
-	return filepath.Dir(p.home)
+	place, inside := within(p.copies, dir)
+	if !inside {
+		return dir
+	}
+	name, _, _ := strings.Cut(place, "/")
+	return filepath.Join(p.copies, name)
 }
 
 // grant gives a sandbox what a run uses outside of its folder.

@@ -33,6 +33,7 @@ const (
 	roleVariable   = "BENCH_ROLE"   // settings of a bare provider, as JSON; modelRole; empty compares
 	modelRole      = "model"        // it serves the model, whose script is its input
 	nestorVariable = "BENCH_NESTOR" // the nestor command
+	onlyVariable   = "BENCH_ONLY"   // the provider that is measured; empty means both
 )
 
 func main() {
@@ -175,6 +176,9 @@ func (b *bench) all(ctx context.Context) error {
 	fmt.Println("| what | bare provider | `nestor run` | added | bare provider | with a daemon | added |")
 	fmt.Println("|---|---|---|---|---|---|---|")
 	for _, provider := range []string{"api", "sdk"} {
+		if only := os.Getenv(onlyVariable); only != "" && only != provider {
+			continue
+		}
 		for _, part := range []struct {
 			what, prompt string
 			rounds       int
