@@ -1,10 +1,13 @@
 package daemon_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
@@ -304,5 +307,41 @@ turns:
 		case len(tree) != 2 || tree[1].Agent != agent || tree[1].Limits.Turns != 7 || tree[1].State != nestor.Success:
 			t.Errorf("%s: %+v", agent, tree)
 		}
+	}
+}
+
+// Trees whose workers are killed again and again, on other machines, get to their end:
+// each run ends once, none is started twice, and no lease is lost.
+func TestTreesOutliveWorkers(t *testing.T) {
+	const breadth, levels = 3, 2
+	all := power(breadth, levels)
+	chance := seed(t)
+	d := project(t)
+	c := d.client(t)
+	start := func(name string) *playing {
+		w := d.worker(t, name)
+		w.Slots, w.Script = 2, treeScript(breadth, "{say: [{text: leaf, after: 60ms}], cost_usd: 0.001}")
+		return w.start(t)
+	}
+	workers := []*playing{start("a"), start("b")}
+	for kills := slice(2, 20); kills > 0; {
+		id := submit(t, c, nestor.Task{Input: "node r " + strings.Repeat("x", levels), Limits: nestor.Limits{
+			Depth: levels, Children: breadth, Descendants: all - 1, Timeout: time.Hour, BudgetUSD: 10, Turns: 100, Resumes: 1000,
+		}})
+		for i := range workers {
+			select {
+			case <-time.After(time.Duration(chance.IntN(300)) * time.Millisecond):
+			case <-t.Context().Done():
+				t.Fatal(context.Cause(t.Context()))
+			}
+			workers[i].kill()
+			kills--
+			workers[i] = start(fmt.Sprint("w", kills))
+		}
+		if run := wait(t, c, id); run.State != nestor.Success {
+			t.Fatalf("it is %s, %+v", run.State, run.Error)
+		}
+		endedOnce(t, c, id, all, nestor.Success)
+		nothingLeased(t, c, id)
 	}
 }

@@ -203,39 +203,32 @@ func TestTreesOutliveKills(t *testing.T) {
 		if run, err = client.Wait(ctx, id); err != nil || run.State != nestor.Success {
 			t.Fatalf("it is %s, %+v, %v", run.State, run.Error, err)
 		}
-		tree, err := client.Tree(ctx, id)
-		if err != nil || len(tree) != all {
-			t.Errorf("there are %d runs, want %d: %v", len(tree), all, err)
-		}
-		ends, leased := map[nestor.ID]int{}, 0.0
-		for e, err := range client.Events(ctx, id, api.EventsQuery{Tree: true}) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			switch e := e.(type) {
-			case *nestor.ExecutionComplete:
-				ends[e.Run]++
-			case *nestor.Lease:
-				if e.Run == id {
-					leased += e.Granted
-					if e.Returned+e.Spent > 0 {
-						leased -= 2 * e.Granted // once for the grant, which is repeated
-					}
-				}
-			}
-		}
-		for _, r := range tree {
-			if ends[r.ID] != 1 || r.State != nestor.Success {
-				t.Errorf("%s ended %d times, and is %s", r.Input, ends[r.ID], r.State)
-			}
-		}
-		if leased > 1e-6 || leased < -1e-6 {
-			t.Errorf("%v USD are still leased", leased)
-		}
+		endedOnce(t, client, id, all, nestor.Success)
+		nothingLeased(t, client, id)
 		p.stop(t)
 		if left := leftovers(t, s.Dir); len(left) > 0 {
 			t.Errorf("left running: %q", left)
 		}
+	}
+}
+
+// nothingLeased checks that no lease of a run is left.
+func nothingLeased(t *testing.T, client *api.Client, id nestor.ID) {
+	t.Helper()
+	leased := 0.0
+	for e, err := range client.Events(t.Context(), id, api.EventsQuery{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := e.(*nestor.Lease); ok {
+			leased += e.Granted
+			if e.Returned+e.Spent > 0 {
+				leased -= 2 * e.Granted // once for the grant, which is repeated
+			}
+		}
+	}
+	if leased > 1e-6 || leased < -1e-6 {
+		t.Errorf("%v USD are still leased", leased)
 	}
 }
 
