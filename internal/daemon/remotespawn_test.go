@@ -326,7 +326,7 @@ func TestTreesOutliveWorkers(t *testing.T) {
 	workers := []*playing{start("a"), start("b")}
 	for kills := slice(2, 20); kills > 0; {
 		id := submit(t, c, nestor.Task{Input: "node r " + strings.Repeat("x", levels), Limits: nestor.Limits{
-			Depth: levels, Children: breadth, Descendants: all - 1, Timeout: time.Hour, BudgetUSD: 10, Turns: 100, Resumes: 1000,
+			Depth: levels, Children: breadth, Descendants: 10 * all, Timeout: time.Hour, BudgetUSD: 10, Turns: 100, Resumes: 1000,
 		}})
 		for i := range workers {
 			select {

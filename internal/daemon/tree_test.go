@@ -83,6 +83,10 @@ func endedOnce(t *testing.T, client *api.Client, id nestor.ID, runs int, states 
 	t.Helper()
 	tree, err := client.Tree(t.Context(), id)
 	if err != nil || len(tree) != runs {
+		for _, r := range tree {
+			one, err := client.Run(t.Context(), r.ID)
+			t.Logf("%s, %s after %d losses: %+v, %v", r.Input, r.State, r.Resumes, one.Result, err)
+		}
 		t.Fatalf("there are %d runs, want %d: %v", len(tree), runs, err)
 	}
 	for _, r := range tree {
