@@ -232,7 +232,9 @@ func saidBy(run api.Run) string {
 func TestKilledWorker(t *testing.T) {
 	const all = 100
 	d := project(t)
-	a, b := d.worker(t, "a").start(t), d.worker(t, "b").start(t)
+	slow := d.worker(t, "a") // so that it has runs whenever it is stopped, however long that takes to say
+	slow.Script = strings.Replace(slow.Script, "after: 200ms", "after: 1s", 1)
+	a, b := slow.start(t), d.worker(t, "b").start(t)
 	c := d.client(t)
 	var ids []nestor.ID
 	for i := range all {

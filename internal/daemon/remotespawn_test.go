@@ -185,7 +185,7 @@ turns:
   - when: "^root$"
     say:
       - call: {name: mcp__nestor__spawn, input: {task: child, background: true}}
-      - {text: so that another machine takes it, after: 6s}
+      - {text: so that another machine takes it, after: 12s}
       - call: {name: mcp__nestor__wait, input: {}}
       - text: "${result}"
   - say: [{text: done by a}]
