@@ -14,16 +14,22 @@ import (
 	"github.com/dfaf701a/nestor/scriptmodel"
 )
 
+// twoWorkers starts two with one slot each, which play a script.
+func twoWorkers(t *testing.T, d *playing, script string) (list []*playing) {
+	t.Helper()
+	for _, name := range []string{"a", "b"} {
+		w := d.worker(t, name)
+		w.Slots, w.Script = 1, script
+		list = append(list, w.start(t))
+	}
+	return list
+}
+
 // Agents on other machines start agents, deeper than all of them have slots: who
 // waits lends its slot. Costs and the trace are those of one tree.
 func TestTreeOverWorkersElsewhere(t *testing.T) {
 	d := project(t)
-	var workers []*playing
-	for _, name := range []string{"a", "b"} {
-		w := d.worker(t, name)
-		w.Slots, w.Script = 1, nesting
-		workers = append(workers, w.start(t))
-	}
+	workers := twoWorkers(t, d, nesting)
 	c := d.client(t)
 	root := wait(t, c, submit(t, c, nestor.Task{Input: "level 123450", Limits: nestor.Limits{Depth: 5, BudgetUSD: 10_000}}))
 	if root.State != nestor.Success || !strings.Contains(root.Result.Output, "leaf") {
@@ -225,9 +231,7 @@ func childOf(t *testing.T, c *api.Client, root nestor.ID) (child nestor.ID) {
 // writes to its parent: both are heard as they would be here.
 func TestChildElsewhereAsksAndWrites(t *testing.T) {
 	d := project(t)
-	for _, name := range []string{"a", "b"} {
-		w := d.worker(t, name)
-		w.Slots, w.Script = 1, `
+	twoWorkers(t, d, `
 turns:
   - when: "^root$"
     say:
@@ -238,9 +242,7 @@ turns:
       - call: {name: mcp__nestor__ask_person, input: {question: "which one?", options: [left, right]}}
       - call: {name: mcp__nestor__send, input: {to: parent, content: "they said ${result}"}}
       - text: done
-`
-		w.start(t)
-	}
+`)
 	c := d.client(t)
 	root := submit(t, c, nestor.Task{Input: "root"})
 	ask := theAsk(t, c, root)
@@ -259,11 +261,7 @@ turns:
 func TestGraphElsewhere(t *testing.T) {
 	const tasks = 6
 	d := project(t)
-	for _, name := range []string{"a", "b"} {
-		w := d.worker(t, name)
-		w.Slots, w.Script = 1, "turns: [{when: 'step', say: [{text: done}], structured: {n: 1}}]"
-		w.start(t)
-	}
+	twoWorkers(t, d, "turns: [{when: 'step', say: [{text: done}], structured: {n: 1}}]")
 	c := d.client(t)
 	for _, again := range []bool{false, true} {
 		run := wait(t, c, submit(t, c, graphTask(t, ladder(tasks))))
