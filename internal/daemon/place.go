@@ -23,29 +23,26 @@ const maxSocket = 100
 
 // SocketPath returns the name of the socket on which the daemon of a project
 // answers. It is in the project, unless that makes it too long.
-func SocketPath(dir string) string {
-	if abs, err := filepath.Abs(dir); err == nil {
-		dir = abs
-	}
-	return socketPath(dir, "nestor.sock", ".sock")
-}
+func SocketPath(dir string) string { return socketPath(filepath.Join(dir, ".nestor"), "nestor.sock") }
 
 // AgentSocketPath returns the name of the socket on which the daemon of a project
 // answers the processes of its runs.
-func AgentSocketPath(dir string) string {
-	if abs, err := filepath.Abs(dir); err == nil {
-		dir = abs
-	}
-	return socketPath(dir, "agent.sock", "-agent.sock")
-}
+func AgentSocketPath(dir string) string { return agentSocket(filepath.Join(dir, ".nestor")) }
 
-func socketPath(dir, name, otherwise string) string {
-	if name := filepath.Join(dir, ".nestor", name); len(name) <= maxSocket {
+// agentSocket returns the name of the socket for the processes of runs, of who keeps
+// its files in home.
+func agentSocket(home string) string { return socketPath(home, "agent.sock") }
+
+func socketPath(home, name string) string {
+	if abs, err := filepath.Abs(home); err == nil {
+		home = abs
+	}
+	if name := filepath.Join(home, name); len(name) <= maxSocket {
 		return name
 	}
-	sum := sha256.Sum256([]byte(dir))
+	sum := sha256.Sum256([]byte(home))
 	// Not os.TempDir: all processes of the user must find it.
-	return filepath.Join("/tmp", "nestor-"+strconv.Itoa(os.Getuid()), hex.EncodeToString(sum[:8])+otherwise)
+	return filepath.Join("/tmp", "nestor-"+strconv.Itoa(os.Getuid()), hex.EncodeToString(sum[:8])+"-"+name)
 }
 
 // begin notes that the project has an owner, who is at work. It tells whether an

@@ -39,7 +39,7 @@ type policy struct {
 	cli      claudecode.Options
 	home     string // of the worker's files, which no run may see
 	copies   string // where the copies are in which runs work; empty if they work in the project
-	door     string // the socket that runs may use; empty if there is none
+	door     string // the socket that runs may use
 	log      *slog.Logger
 	outlets  outlets
 	groups   func() (dir string, err error) // the control group for those of commands, or why there is none
@@ -311,10 +311,7 @@ func (p *policy) profile(level sandbox.Level, dir, temp string) (sandbox.Profile
 		return sandbox.Profile{}, err
 	}
 	profile := sandbox.Profile{
-		Level: level, Write: append([]string{dir, temp}, state...), Hide: []string{p.home}, Network: sandbox.Web,
-	}
-	if p.door != "" {
-		profile.Read = append(profile.Read, p.door)
+		Level: level, Write: append([]string{dir, temp}, state...), Read: []string{p.door}, Hide: []string{p.home}, Network: sandbox.Web,
 	}
 	if self, err := os.Executable(); err == nil {
 		profile.Read = append(profile.Read, self)

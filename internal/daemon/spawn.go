@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -95,10 +96,7 @@ func (w *worker) enter(x *engine.Execution, h *host, r *runner.Run) error {
 			return w.permit(ctx, m, spawn.Call{Tool: tool, Input: input, Reason: reason, Role: role, Within: options.AskFor})
 		}
 	}
-	r.Own = append(r.Own, "TRACEPARENT="+api.TraceOf(options.Trace, run.Root, run.ID).String())
-	if w.socket != "" {
-		r.Own = append(r.Own, api.TokenVariable+"="+m.token)
-	}
+	r.Own = append(r.Own, "TRACEPARENT="+api.TraceOf(options.Trace, run.Root, run.ID).String(), api.TokenVariable+"="+m.token)
 	return nil
 }
 
@@ -232,14 +230,21 @@ func (m *room) unread(n int) int {
 
 // visitors are the agents that ask on the socket.
 type visitors struct {
-	w *worker
-	b *backend
+	w    *worker
+	runs runs
+}
+
+// runs tells how runs stand.
+type runs interface {
+	Run(context.Context, nestor.ID) (api.Run, error)
+	// Tree returns a run and all below it, each behind its parent.
+	Tree(context.Context, nestor.ID) ([]api.Run, error)
 }
 
 // Agent returns the one with a token.
 func (v visitors) Agent(token string) server.Agent {
 	if run := v.w.tokens.Find(token); run != nil {
-		return visitor{run, v.b}
+		return visitor{run, v.runs, v.w.notes}
 	}
 	return nil
 }
@@ -247,26 +252,27 @@ func (v visitors) Agent(token string) server.Agent {
 // visitor is an agent that asks on the socket.
 type visitor struct {
 	*spawn.Run
-	b *backend
+	runs  runs
+	notes *slog.Logger
 }
 
 func (v visitor) Look(ctx context.Context, id nestor.ID) (api.Run, error) {
 	if err := v.Reach(ctx, id); err != nil {
 		return api.Run{}, err
 	}
-	return v.b.Run(ctx, id)
+	return v.runs.Run(ctx, id)
 }
 
 func (v visitor) Tree(ctx context.Context, id nestor.ID) ([]api.Run, error) {
 	if err := v.Reach(ctx, id); err != nil {
 		return nil, err
 	}
-	return v.b.Tree(ctx, id)
+	return v.runs.Tree(ctx, id)
 }
 
 // Refused takes note of a refusal, in the log of the run.
 func (v visitor) Refused(ctx context.Context, why string) {
 	if err := v.Run.Refused(ctx, why); err != nil {
-		v.b.opts.Log.Warn("a refusal is not on record", "run", v.ID(), "error", err)
+		v.notes.Warn("a refusal is not on record", "run", v.ID(), "error", err)
 	}
 }

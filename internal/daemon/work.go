@@ -13,9 +13,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/broker"
 	"github.com/dfaf701a/nestor/internal/engine"
 	"github.com/dfaf701a/nestor/internal/eventlog"
+	"github.com/dfaf701a/nestor/internal/server"
 )
 
 // WorkOptions are those of Work. Dir and URL are required.
@@ -86,6 +88,10 @@ func Work(ctx context.Context, o WorkOptions) (err error) {
 		return ended(ctx, err)
 	}
 	w.engine = e
+	ln, err := server.Listen(w.socket)
+	if err != nil {
+		return err
+	}
 	g, failed := errgroup.WithContext(context.WithoutCancel(ctx))
 	core, stopCore := context.WithCancel(failed)
 	defer stopCore()
@@ -96,10 +102,15 @@ func Work(ctx context.Context, o WorkOptions) (err error) {
 	g.Go(func() error { return w.ready(working) })
 	g.Go(func() error {
 		defer stopCore()
+		parts, working := errgroup.WithContext(working)
+		parts.Go(func() error {
+			return server.NewAgents(visitors{w, living{e}}, server.Options{Log: o.Log}).Serve(working, ln)
+		})
+		parts.Go(func() error { return ended(working, e.Work(working, w.taking(o.Worker.Labels))) })
 		if o.Ready != nil {
 			o.Ready()
 		}
-		return ended(working, e.Work(working, w.taking(o.Worker.Labels)))
+		return parts.Wait()
 	})
 	return g.Wait()
 }
@@ -111,7 +122,7 @@ func (o WorkOptions) open(log *eventlog.Log) (*worker, error) {
 	}
 	w := o.Worker
 	w.Dir, w.copies = o.Dir, c
-	opened, err := w.open(o.Home, "", log)
+	opened, err := w.open(o.Home, agentSocket(o.Home), log)
 	if err != nil {
 		return nil, err
 	}
@@ -167,4 +178,33 @@ func endedLong(ctx context.Context, e *engine.Engine, id nestor.ID) (nestor.Stat
 	}
 	_, err := e.Get(ctx, id)
 	return "", errors.Is(err, nestor.ErrRunNotFound)
+}
+
+// living knows the runs that are not forgotten, which are all of a tree that goes on:
+// what a machine without the history can tell of them.
+type living struct{ engine *engine.Engine }
+
+func (l living) Run(ctx context.Context, id nestor.ID) (api.Run, error) {
+	r, err := l.engine.Get(ctx, id)
+	if err != nil {
+		return api.Run{}, err
+	}
+	return runOf(r, doingOf(r, time.Now())), nil
+}
+
+func (l living) Tree(ctx context.Context, id nestor.ID) ([]api.Run, error) {
+	run, err := l.Run(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	run.Result = nil
+	tree := []api.Run{run}
+	for _, child := range run.Children {
+		below, err := l.Tree(ctx, child)
+		if err != nil && !errors.Is(err, nestor.ErrRunNotFound) { // it is being submitted
+			return nil, err
+		}
+		tree = append(tree, below...)
+	}
+	return tree, nil
 }

@@ -277,10 +277,8 @@ func names(run plan.Run) []string {
 
 // env is what the processes of all runs are told. By it, what is left of a process
 // that was killed is found.
-func (w *worker) env() (env []string) {
-	if w.socket != "" {
-		env = append(env, api.SocketVariable+"="+w.socket)
-	}
+func (w *worker) env() []string {
+	env := []string{api.SocketVariable + "=" + w.socket}
 	if w.copies != nil {
 		// With the second, git does not find the repository around the copy.
 		env = append(env, w.copies.mark(), "GIT_CEILING_DIRECTORIES="+w.copies.home)
