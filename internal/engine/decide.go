@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/dfaf701a/nestor"
@@ -242,11 +241,6 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, ins []plan
 		e.sent(id, next, e.follow(ctx, id, en, next))
 	})
 	return next, nil, nil
-}
-
-// notify says that a document changed.
-func (e *Engine) notify(id nestor.ID, en *entry) {
-	e.b.Conn().Publish(noticeSubject(id), strconv.AppendUint(nil, en.doc.Serial, 10)) // who misses it looks again by itself
 }
 
 // same tells whether nothing changed.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -41,9 +40,6 @@ type entry struct {
 
 func docName(id nestor.ID) string { return "run." + string(id) }
 
-// noticeSubject is where it is said, live only, that a document changed.
-func noticeSubject(id nestor.ID) string { return "notice." + string(id) }
-
 // recall returns the document as this process wrote it, nil if it did not. It
 // may be outdated.
 func (e *Engine) recall(id nestor.ID) *entry {
@@ -66,10 +62,6 @@ const maxKnown = 4096
 func (e *Engine) remember(id nestor.ID, en *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if made := e.expected[id]; made != nil {
-		close(made)
-		delete(e.expected, id)
-	}
 	if en.doc.Run.State.Ended() {
 		delete(e.known, id)
 		e.ending[id] = en
@@ -318,25 +310,4 @@ func (e *Engine) write(ctx context.Context, name string, data []byte, revision u
 func isWrongSequence(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	return ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
-}
-
-// changes returns a channel on which comes the serial of a change of the run, the
-// last one of several. The caller calls stop.
-func (e *Engine) changes(id nestor.ID) (changed <-chan uint64, stop func(), err error) {
-	notices := make(chan uint64, 1) // sent by the subscription, never closed
-	sub, err := e.b.Conn().Subscribe(noticeSubject(id), func(msg *nats.Msg) {
-		serial, err := strconv.ParseUint(string(msg.Data), 10, 64)
-		if err != nil {
-			return // not ours
-		}
-		select {
-		case notices <- serial:
-		case older := <-notices:
-			notices <- max(older, serial) // only this function sends
-		}
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("watching run %s: %w", id, err)
-	}
-	return notices, func() { sub.Unsubscribe() }, nil
 }

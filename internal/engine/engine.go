@@ -84,9 +84,13 @@ type Engine struct {
 	hash  maphash.Seed
 	turns [256]chan struct{} // each holds a token while a run of its share is being decided about
 
-	ahead ahead // runs that are being ended
+	ahead   ahead // runs that are being ended
+	notices notices
 
 	offers atomic.Int32 // slots in this process that wait for a task
+	vacant chan vacancy // them: sent by Work, received by who submits, never closed
+
+	lastHanded atomic.Int64 // when, in nanoseconds since 1970
 
 	before   time.Time     // when a document was last changed before this process
 	repaired chan struct{} // closed when what was left undone in the last moments before it is done
@@ -94,16 +98,15 @@ type Engine struct {
 
 	ended chan nestor.ID // whose deadlines are to be taken back: sent by those who carry commands out, received by Run, never closed
 
-	mu       sync.Mutex                  // guards what follows
-	known    map[nestor.ID]*entry        // documents that this process wrote, of runs that have not ended
-	ending   map[nestor.ID]*entry        // those of runs that have, until their commands are carried out
-	ends     map[nestor.ID][]*gift       // ends of children that wait for the turn of their parent
-	expected map[nestor.ID]chan struct{} // documents that somebody waits for; closed when they are written
-	working  map[nestor.ID]*Execution    // attempts that are at work in this process
-	whole    bool                        // what other processes left undone is done
-	undone   bool                        // something could not be carried out
-	sending  int                         // what is done behind: documents that are written ahead, and their commands
-	quiet    sync.Cond                   // sending is zero
+	mu      sync.Mutex               // guards what follows
+	known   map[nestor.ID]*entry     // documents that this process wrote, of runs that have not ended
+	ending  map[nestor.ID]*entry     // those of runs that have, until their commands are carried out
+	ends    map[nestor.ID][]*gift    // ends of children that wait for the turn of their parent
+	working map[nestor.ID]*Execution // attempts that are at work in this process
+	whole   bool                     // what other processes left undone is done
+	undone  bool                     // something could not be carried out
+	sending int                      // what is done behind: documents that are written ahead, and their commands
+	quiet   sync.Cond                // sending is zero
 }
 
 // New returns an engine on b. It starts nothing; [Engine.Run] must run for
@@ -126,9 +129,10 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 	}
 	e := &Engine{
 		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{}, ending: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver), repaired: make(chan struct{}),
-		expected: map[nestor.ID]chan struct{}{}, working: map[nestor.ID]*Execution{}, ahead: ahead{runs: map[nestor.ID]*falling{}, changed: map[nestor.ID]*falling{}, more: make(chan struct{}, 1), sent: make(chan struct{})},
+		vacant: make(chan vacancy), working: map[nestor.ID]*Execution{}, ahead: ahead{runs: map[nestor.ID]*falling{}, changed: map[nestor.ID]*falling{}, more: make(chan struct{}, 1), sent: make(chan struct{})},
 		replicated: stream.CachedInfo().Config.Replicas > 1, whole: mark(stream) == opts.Settled, hash: maphash.MakeSeed(),
 	}
+	e.notices.listeners = map[nestor.ID][]chan uint64{}
 	e.quiet.L = &e.mu
 	close(e.ahead.sent) // nothing is
 	e.before, e.mended = stream.CachedInfo().State.LastTime, sync.OnceFunc(func() { close(e.repaired) })
@@ -202,28 +206,31 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (nestor.ID, error) {
 // smallTask is the size of a task that its message can carry too.
 const smallTask = 8 << 10
 
-// root submits a root. One that can start at once is sent off while its document
-// is being written: whoever gets the message can make the document itself. Where
-// a slot here is about to, and none elsewhere can, that is waited for instead: it is
-// one write less.
+// root submits a root. One that a slot here waits for is started in it. Another that
+// can start at once is sent off while its document is being written: whoever gets
+// the message can make the document itself.
 func (e *Engine) root(ctx context.Context, in plan.Submit) error {
+	if e.hand(ctx, in) {
+		return e.begun(ctx, in.ID)
+	}
 	var ahead jetstream.PubAckFuture
 	if len(in.Task.After) == 0 && len(in.Task.Input)+len(in.Task.Schema)+len(in.Task.Data) < smallTask {
 		msg, err := taskMessage(taskData{Run: in.ID, Attempt: 1, Submit: &in}, in.Task, time.Time{})
 		if err != nil {
 			return err
 		}
-		made, stop := e.expect(in.ID)
-		defer stop()
 		if ahead, err = e.js.PublishMsgAsync(msg); err != nil && !isAway(err) {
 			return e.b.Explain(err)
 		}
-		if err == nil && e.opts.Alone && e.offers.Load() > 0 && within(ctx, startsWithin, made) {
-			return e.begun(ctx, in.ID)
-		}
 	}
-	if _, err := e.apply(ctx, in.ID, in); err != nil {
+	run, err := e.apply(ctx, in.ID, in)
+	if err != nil {
 		return err
+	}
+	if e.at(in.ID) == nil { // it may have been handed over, and nobody know
+		if err := e.enqueue(ctx, run); err != nil {
+			return e.b.Explain(err)
+		}
 	}
 	if ahead != nil { // what comes of it does not matter: the document has it enqueued too
 		select {
@@ -233,26 +240,6 @@ func (e *Engine) root(ctx context.Context, in plan.Submit) error {
 		}
 	}
 	return nil
-}
-
-// startsWithin is how long a slot that waits for a task may take to start it.
-const startsWithin = 20 * time.Millisecond
-
-// expect returns a channel that is closed when this process has written the document
-// of a run. The caller calls stop.
-func (e *Engine) expect(id nestor.ID) (made <-chan struct{}, stop func()) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	c := e.expected[id]
-	if c == nil {
-		c = make(chan struct{}) // closed by remember
-		e.expected[id] = c
-	}
-	return c, func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		delete(e.expected, id)
-	}
 }
 
 // begun waits until what the document of a run commands is carried out, which this

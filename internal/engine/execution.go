@@ -24,7 +24,6 @@ type Execution struct {
 	e    *Engine
 	id   nestor.ID
 	slot Slot
-	msg  *nats.Msg
 	sent func(context.Context) error // waits until what its start commands is done; set before it is executed
 	stop context.CancelCauseFunc     // ends its context
 	done <-chan struct{}             // closed when its context ends
@@ -33,6 +32,7 @@ type Execution struct {
 	waits int           // that are under way; belongs to who holds turn
 
 	mu      sync.Mutex // guards what follows
+	msg     *nats.Msg  // nil if it was handed over, and is at work for a short while
 	run     plan.Run
 	fence   uint64
 	over    bool          // its result is known
@@ -168,6 +168,9 @@ func (x *Execution) end(ctx context.Context, result nestor.Result) (again bool) 
 	heard := x.heard
 	x.mu.Unlock()
 	cause := context.Cause(ctx)
+	if errors.Is(cause, ErrCutOff) {
+		x.e.unsettle() // it may have no message that comes again
+	}
 	if errors.Is(cause, nestor.ErrStale) || errors.Is(cause, ErrCutOff) {
 		return false
 	}
@@ -189,16 +192,31 @@ func (x *Execution) end(ctx context.Context, result nestor.Result) (again bool) 
 			return true
 		case settled(err) == nil:
 			if _, released := in.(plan.Release); released {
-				x.msg.Nak()
+				x.giveBack()
 			} else {
-				x.msg.Ack()
+				x.acknowledge()
 			}
 			return false
 		}
 		select {
 		case <-time.After(x.e.opts.Lease / 10):
 		case <-trying.Done():
-			return false // the message comes again, here or elsewhere
+			x.e.unsettle() // as above
+			return false   // the message comes again, here or elsewhere
 		}
+	}
+}
+
+// acknowledge takes its message out of the queue.
+func (x *Execution) acknowledge() {
+	if msg := x.message(); msg != nil {
+		msg.Ack()
+	}
+}
+
+// giveBack has its message delivered again.
+func (x *Execution) giveBack() {
+	if msg := x.message(); msg != nil {
+		msg.Nak()
 	}
 }

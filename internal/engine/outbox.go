@@ -196,7 +196,11 @@ type taskData struct {
 func message(id nestor.ID, run plan.Run, c plan.Command) (*nats.Msg, error) {
 	switch c := c.(type) {
 	case plan.Enqueue:
-		return taskMessage(taskData{Run: id, Attempt: c.Attempt}, run.Task, c.At)
+		msg, err := taskMessage(taskData{Run: id, Attempt: c.Attempt}, run.Task, c.At)
+		if err == nil && c.Again {
+			msg.Header.Del(nats.MsgIdHdr) // that of the command
+		}
+		return msg, err
 	case plan.SetTimer:
 		data, err := json.Marshal(taskData{Run: id})
 		if err != nil {

@@ -305,6 +305,9 @@ func (e *Engine) sendChanged(ctx context.Context, from, until time.Time) error {
 			if err == nil && len(en.doc.Outbox) > 0 {
 				err = e.send(ctx, id, en.doc.Run, en.doc.Outbox)
 			}
+			if err == nil && e.at(id) == nil {
+				err = e.enqueue(ctx, en.doc.Run) // it was at work and has no message yet
+			}
 			if isAway(err) {
 				return err
 			}

@@ -72,35 +72,65 @@ func (e *Engine) Work(ctx context.Context, w Worker) error {
 	defer e.rest()
 	var all sync.WaitGroup
 	defer all.Wait()
+	var free []Slot // as many tasks are asked for as can be run
+	defer func() { e.vacate(free) }()
 	for {
-		first, err := w.Acquire(ctx)
-		if err != nil {
+		if free, err = e.occupy(ctx, w, free); err != nil {
 			return context.Cause(ctx)
 		}
-		free := []Slot{first} // as many tasks are asked for as can be run
-		for w.TryAcquire != nil && len(free) < maxBatch {
-			slot := w.TryAcquire()
-			if slot == nil {
-				break
-			}
-			free = append(free, slot)
+		all.Add(1) // for the first, if it is had
+		messages, had, err := tasks.next(ctx, free, vacancy{ctx, w, free[0], all.Done})
+		if had {
+			e.offers.Add(-1)
+			free = free[1:]
+			continue
 		}
-		e.offers.Add(int32(len(free)))
-		messages, err := tasks.next(ctx, free)
-		e.offers.Add(-int32(len(free)))
-		for i, slot := range free {
-			if i >= len(messages) {
-				slot.Release()
-				continue
-			}
+		all.Done()
+		for i, msg := range messages {
+			slot := free[i]
+			e.offers.Add(-1)
 			all.Go(func() {
 				defer slot.Release()
-				e.attempt(ctx, w, slot, messages[i])
+				e.attempt(ctx, w, slot, msg)
 			})
+		}
+		if free = free[len(messages):]; len(messages) == 0 { // others may need them
+			e.vacate(free)
+			free = nil
 		}
 		if err != nil || ctx.Err() != nil {
 			return cmp.Or(err, context.Cause(ctx))
 		}
+	}
+}
+
+// occupy waits until there is a slot, and returns all that are free, which are
+// offered from then on.
+func (e *Engine) occupy(ctx context.Context, w Worker, free []Slot) ([]Slot, error) {
+	if len(free) == 0 {
+		first, err := w.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		e.offers.Add(1)
+		free = append(free, first)
+	}
+	for w.TryAcquire != nil && len(free) < maxBatch {
+		slot := w.TryAcquire()
+		if slot == nil {
+			break
+		}
+		e.offers.Add(1)
+		free = append(free, slot)
+	}
+	return free, nil
+}
+
+// vacate gives back slots that have no task.
+func (e *Engine) vacate(free []Slot) {
+	for _, slot := range free {
+		e.offers.Add(-1)
+		slot.Release()
 	}
 }
 
@@ -117,6 +147,7 @@ type queues struct {
 	asked   []atomic.Bool // whether a pull is under way, for each
 	arrived chan arrival  // sent by pulls, received by next; never closed
 	pulls   sync.WaitGroup
+	empty   bool // nothing was left when all were last looked at, and nothing has arrived since
 }
 
 // arrival is what a pull gave.
@@ -158,33 +189,47 @@ func (q *queues) close() {
 }
 
 // next waits for tasks, for as many slots as are free: the most urgent ones if
-// there are more. It returns none when ctx ends, or when others need a slot.
-func (q *queues) next(ctx context.Context, free []Slot) (list []*nats.Msg, err error) {
+// there are more. It returns none when ctx ends, or when others need a slot. Whoever
+// submits a task meanwhile may have the first slot, v, itself.
+func (q *queues) next(ctx context.Context, free []Slot, v vacancy) (list []*nats.Msg, had bool, err error) {
 	for ctx.Err() == nil {
-		for _, p := range q.pullers {
-			some, err := p.fetch(ctx, len(free)-len(list), 0)
-			if list = append(list, some...); err != nil || len(list) == len(free) {
-				break // if something is wrong, waiting will tell
-			}
-		}
-		if len(list) > 0 {
-			return list, nil
+		if list := q.waiting(ctx, len(free)); len(list) > 0 {
+			return list, false, nil
 		}
 		q.request(ctx)
 		select {
+		case q.e.vacant <- v:
+			return nil, true, nil
 		case got := <-q.arrived:
 			if got.msg != nil {
-				return []*nats.Msg{got.msg}, nil
+				q.empty = false // there may be more
+				return []*nats.Msg{got.msg}, false, nil
 			}
 			if got.err != nil {
-				return nil, got.err
+				return nil, false, got.err
 			}
 		case <-free[0].Wanted():
-			return nil, nil
+			return nil, false, nil
 		case <-ctx.Done():
 		}
 	}
-	return nil, nil
+	return nil, false, nil
+}
+
+// waiting returns up to n tasks that wait. Where none did, each queue is being asked
+// for one: what comes arrives.
+func (q *queues) waiting(ctx context.Context, n int) (list []*nats.Msg) {
+	if q.empty {
+		return nil
+	}
+	for _, p := range q.pullers {
+		some, err := p.fetch(ctx, n-len(list), 0)
+		if list = append(list, some...); err != nil || len(list) == n {
+			return list // if something is wrong, waiting will tell
+		}
+	}
+	q.empty = len(list) == 0
+	return list
 }
 
 // request asks each queue for a task that is not asked already. What comes of it
@@ -222,16 +267,12 @@ func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg *nats.Msg
 		msg.Term() // not ours
 		return
 	}
-	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	x := &Execution{e: e, id: task.Run, slot: slot, msg: msg, stop: stop, done: work.Done(), turn: make(chan struct{}, 1)}
-	defer stop(nil)
-	defer context.AfterFunc(ctx, func() { stop(ErrShutdown) })()
-	beating, still := context.WithCancel(context.WithoutCancel(ctx)) // until the end is written
-	var beat sync.WaitGroup
-	defer beat.Wait()
-	defer still()
-	beat.Go(func() { x.beat(beating) })
-
+	if at := e.at(task.Run); at != nil && at.adopt(msg, task.Attempt) {
+		return // it was started without it
+	}
+	x, work, end := e.execution(ctx, task.Run, slot, msg)
+	defer end()
+	defer x.live(ctx)()
 	root, what := task.Run, nestor.Task{}
 	if task.Submit != nil {
 		what = task.Submit.Task
@@ -271,11 +312,38 @@ func (e *Engine) attempt(ctx context.Context, w Worker, slot Slot, msg *nats.Msg
 		}
 		return
 	}
+	x.perform(work, w, en)
+}
+
+// execution returns an attempt and the context of its work. The caller calls end.
+func (e *Engine) execution(ctx context.Context, id nestor.ID, slot Slot, msg *nats.Msg) (x *Execution, work context.Context, end func()) {
+	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	x = &Execution{e: e, id: id, slot: slot, msg: msg, stop: stop, done: work.Done(), turn: make(chan struct{}, 1)}
+	unwatch := context.AfterFunc(ctx, func() { stop(ErrShutdown) })
+	return x, work, func() {
+		unwatch()
+		stop(nil)
+	}
+}
+
+// live has an attempt give signs of life until end is called.
+func (x *Execution) live(ctx context.Context) (end func()) {
+	beating, still := context.WithCancel(context.WithoutCancel(ctx)) // until the end is written
+	var beat sync.WaitGroup
+	beat.Go(func() { x.beat(beating) })
+	return func() {
+		still()
+		beat.Wait()
+	}
+}
+
+// perform executes an attempt whose start is written.
+func (x *Execution) perform(work context.Context, w Worker, en *entry) {
 	// What its start commands is in its document: it happens meanwhile, and before
 	// the next change.
 	x.sent = en.carriedOut
 	x.begin(en.doc.Run)
-	defer e.atWork(x)()
+	defer x.e.atWork(x)()
 	defer x.expire(work)()
 	if w.Over != nil {
 		defer w.Over(x)
@@ -304,12 +372,15 @@ func (e *Engine) atWork(x *Execution) (over func()) {
 	if run.Stop { // since it began
 		x.conclude(run)
 	}
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.working[x.id] == x {
-			delete(e.working, x.id)
-		}
+	return func() { e.left(x) }
+}
+
+// left takes note that an attempt is not at work any more.
+func (e *Engine) left(x *Execution) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.working[x.id] == x {
+		delete(e.working, x.id)
 	}
 }
 
@@ -317,6 +388,9 @@ func (e *Engine) atWork(x *Execution) (over func()) {
 // A message of a schedule can be: if the server is killed as the time comes, it
 // comes again, as another one (seen in 2.15.2).
 func (e *Engine) gone(ctx context.Context, r plan.Run) (bool, error) {
+	if r.Message == 0 { // it never had one, in this process or in one that was alone before it
+		return e.at(r.ID) == nil, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
 	stream, err := e.js.Stream(ctx, broker.Tasks)
@@ -347,11 +421,18 @@ func (x *Execution) beat(ctx context.Context) {
 	lease := x.e.opts.Lease
 	tick := time.NewTicker(lease / 3)
 	defer tick.Stop()
-	heard := time.Now() // when the broker was last known to know
+	heard := time.Now()                    // when the broker was last known to know
+	enqueue := time.NewTimer(messageAfter) // one that was handed over
+	defer enqueue.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-enqueue.C:
+			if x.message() == nil && (x.Fence() == 0 || x.e.enqueue(ctx, x.Run()) != nil) {
+				enqueue.Reset(messageAfter)
+			}
+			continue
 		case serial := <-changed:
 			if x.ended() {
 				continue // it made the change itself
@@ -361,7 +442,7 @@ func (x *Execution) beat(ctx context.Context) {
 				continue
 			}
 		case <-tick.C:
-			if x.msg.InProgress() == nil && x.e.reachable(ctx, lease/3) {
+			if x.progress() == nil && x.e.reachable(ctx, lease/3) {
 				heard = time.Now()
 			} else if time.Since(heard) > lease {
 				x.stop(ErrCutOff)
@@ -372,6 +453,14 @@ func (x *Execution) beat(ctx context.Context) {
 			x.look(ctx)
 		}
 	}
+}
+
+// progress says of its message that it is being worked on.
+func (x *Execution) progress() error {
+	if msg := x.message(); msg != nil {
+		return msg.InProgress()
+	}
+	return nil
 }
 
 // reachable tells whether the broker answers within that time.

@@ -15,7 +15,8 @@ type Command interface{ command() string }
 // Enqueue puts an attempt into the queue of tasks.
 type Enqueue struct {
 	Attempt int       `json:"attempt"`
-	At      time.Time `json:"at,omitzero"` // zero means at once
+	At      time.Time `json:"at,omitzero"`     // zero means at once
+	Again   bool      `json:"again,omitempty"` // it may have been put there before, and taken out
 }
 
 // Tell gives an input to another run.
@@ -89,7 +90,18 @@ func EncodeInput(in Input) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("input %s: %w", inputType(in), err)
 	}
-	return json.Marshal(envelope{Type: inputType(in), Body: body})
+	return appendEnvelope(nil, inputType(in), nil, body), nil
+}
+
+// appendEnvelope appends an envelope, whose run, if it has one, and body are JSON.
+// Commands are written with each change of a run, and encoding/json would read all of
+// them once more.
+func appendEnvelope(data []byte, kind string, run, body []byte) []byte {
+	data = append(append(append(data, `{"type":"`...), kind...), '"')
+	if run != nil {
+		data = append(append(data, `,"run":`...), run...)
+	}
+	return append(append(append(data, `,"body":`...), body...), '}')
 }
 
 // DecodeInput reads what EncodeInput wrote.
@@ -148,25 +160,29 @@ type Commands []Command
 
 // MarshalJSON writes the commands with their types.
 func (list Commands) MarshalJSON() ([]byte, error) {
-	all := make([]envelope, len(list))
+	data := []byte{'['}
 	for i, c := range list {
-		e := &all[i]
-		e.Type = c.command()
+		var run, body []byte
 		var err error
 		switch c := c.(type) {
 		case Tell:
-			e.Run = c.Run
-			e.Body, err = EncodeInput(c.Input)
+			if run, err = json.Marshal(c.Run); err == nil {
+				body, err = EncodeInput(c.Input)
+			}
 		case Emit:
-			e.Body, err = nestor.EncodeEvent(c.Event)
+			body, err = nestor.EncodeEvent(c.Event)
 		default:
-			e.Body, err = json.Marshal(c)
+			body, err = json.Marshal(c)
 		}
 		if err != nil {
 			return nil, err
 		}
+		if i > 0 {
+			data = append(data, ',')
+		}
+		data = appendEnvelope(data, c.command(), run, body)
 	}
-	return json.Marshal(all)
+	return append(data, ']'), nil
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote.

@@ -84,9 +84,15 @@ type Start struct {
 
 	// Submit makes the run if it is not there yet: its message brought it.
 	Submit *Submit `json:"submit,omitempty"`
+	// New says that there is no message: who submits the run has handed it to the
+	// worker. One that is there already is not started so.
+	New bool `json:"new,omitempty"`
 }
 
 func (in Start) decide(d *decision) error {
+	if in.New && d.State != "" {
+		return ErrRepeated
+	}
 	if in.Submit != nil && d.State == "" {
 		if err := in.Submit.decide(d); err != nil {
 			return err
@@ -146,7 +152,7 @@ func (d *decision) late() nestor.Cause {
 }
 
 // Release gives the current attempt back: its worker ends, and the message will
-// be delivered again.
+// be delivered again. One that was started without a message gets one.
 type Release struct {
 	Fence uint64 `json:"fence"`
 }
@@ -156,6 +162,9 @@ func (in Release) decide(d *decision) error {
 		return err
 	}
 	d.Worker, d.Delivery, d.Stop, d.Prior = "", "", false, d.Spent
+	if d.Message == 0 {
+		d.command(Enqueue{Attempt: d.Attempt, Again: true})
+	}
 	d.State, d.Wait = nestor.Queued, &nestor.Wait{For: nestor.ForSlot, Since: d.now, Reason: "its worker ended"}
 	d.remind()
 	return nil

@@ -40,7 +40,7 @@ type Run struct {
 	Attempt  int       `json:"attempt,omitempty"`  // which of its task messages counts, from 1
 	Fence    uint64    `json:"fence,omitempty"`    // of whoever runs it; grows with each that does
 	Worker   string    `json:"worker,omitempty"`   // who runs it; empty if nobody does
-	Message  uint64    `json:"message,omitempty"`  // the task message that Worker has
+	Message  uint64    `json:"message,omitempty"`  // the task message that Worker has; zero if it was handed the run by who submitted it
 	Delivery string    `json:"delivery,omitempty"` // which delivery of it
 	Resumes  int       `json:"resumes,omitempty"`  // how often a worker was lost
 	Retries  int       `json:"retries,omitempty"`  // how often an attempt failed and was made again

@@ -1,0 +1,283 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
+	"github.com/dfaf701a/nestor/internal/engine"
+	"github.com/dfaf701a/nestor/internal/eventlog"
+)
+
+// queue returns how many messages the queue of tasks holds, and how many it ever had.
+func queue(t testing.TB, b *broker.Broker) (now, ever uint64) {
+	t.Helper()
+	stream, err := b.JetStream().Stream(within(t), broker.Tasks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := stream.CachedInfo().State
+	return state.Msgs, state.LastSeq
+}
+
+// Where a slot waits, a root is handed to it: nothing is written but its document, and
+// what the log says.
+func TestRootIsHandedOver(t *testing.T) {
+	b := embedded(t, t.TempDir())
+	n := open(t, b, private, 2, func(context.Context, *engine.Execution) nestor.Result { return success("done") })
+	const runs = 20
+	for range runs {
+		n.wait(t, n.submit(t, nestor.Task{}))
+	}
+	if _, ever := queue(t, b); ever > runs/2 { // the first one may come before the slots do
+		t.Errorf("%d of %d runs went through the queue", ever, runs)
+	}
+	if run := n.wait(t, n.submit(t, nestor.Task{Limits: nestor.Limits{Attempts: 2}})); run.Fence != 1 || run.Resumes != 0 {
+		t.Errorf("it was started %d times", run.Fence)
+	}
+}
+
+// The next process has what was given back, at once.
+func TestHandedRunIsGivenBack(t *testing.T) {
+	b := embedded(t, t.TempDir())
+	began := make(chan struct{}, 1)
+	n := open(t, b, private, 1, func(ctx context.Context, _ *engine.Execution) nestor.Result {
+		began <- struct{}{}
+		<-ctx.Done()
+		return failure(nestor.Stopped)
+	})
+	n.wait(t, cancelled(t, n, n.submit(t, nestor.Task{}), began)) // so that a slot waits for the next one
+	id := n.submit(t, nestor.Task{})
+	<-began
+	n.stop()
+	if run, err := n.Get(within(t), id); err != nil || run.State != nestor.Queued {
+		t.Fatalf("it is %s, %v", run.State, err)
+	}
+	if now, _ := queue(t, b); now == 0 {
+		t.Error("the queue is empty")
+	}
+	opts := private
+	opts.Settled = settle(t, n.Engine)
+	next := open(t, b, opts, 1, func(context.Context, *engine.Execution) nestor.Result { return success("done") })
+	if run := next.wait(t, id); run.State != nestor.Success || run.Fence != 2 || run.Resumes != 0 {
+		t.Errorf("it is %s, started %d times, lost %d times", run.State, run.Fence, run.Resumes)
+	}
+	waitFor(t, func() bool { now, _ := queue(t, b); return now == 0 }, "the queue is empty")
+}
+
+// cancelled cancels a run that has begun.
+func cancelled(t *testing.T, n *node, id nestor.ID, began <-chan struct{}) nestor.ID {
+	t.Helper()
+	<-began
+	if err := n.Cancel(within(t), id, nestor.Cause{}, true); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// lone is an engine that is alone, and has one run that never ends. It says when the
+// run has begun, and when it has a message in the queue.
+func lone() error {
+	ctx := context.Background()
+	b, err := broker.Open(ctx, broker.Options{Dir: os.Getenv("DIR")})
+	if err != nil {
+		return err
+	}
+	log := eventlog.New(b, eventlog.Options{})
+	e, err := engine.New(ctx, b, log, private)
+	if err != nil {
+		return err
+	}
+	go log.Run(ctx)
+	go e.Run(ctx)
+	w := slots(1)
+	began := make(chan struct{}, 1)
+	w.Execute = func(ctx context.Context, x *engine.Execution) nestor.Result {
+		if x.Run().Task.Input != "hang" {
+			return success("done")
+		}
+		began <- struct{}{}
+		<-ctx.Done()
+		return failure(nestor.Stopped)
+	}
+	go e.Work(ctx, w)
+	tasks, err := b.JetStream().Stream(ctx, broker.Tasks)
+	if err != nil {
+		return err
+	}
+	ever := func() uint64 {
+		info, err := tasks.Info(ctx)
+		if err != nil {
+			panic(err)
+		}
+		return info.State.LastSeq
+	}
+	for before := ^uint64(0); ever() != before; { // until one is handed over
+		before = ever()
+		id, err := e.Submit(ctx, engine.Submission{})
+		if err != nil {
+			return err
+		}
+		if _, err = e.Wait(ctx, id); err != nil {
+			return err
+		}
+	}
+	before := ever()
+	id, err := e.Submit(ctx, engine.Submission{Task: nestor.Task{Input: "hang"}})
+	if err != nil {
+		return err
+	}
+	<-began
+	fmt.Println("began", id)
+	for ever() == before {
+		runtime.Gosched()
+	}
+	fmt.Println("queued")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// A run that was handed over and whose process is killed goes on in the next one,
+// whether it had a message by then or not.
+func TestHandedRunOutlivesAKill(t *testing.T) {
+	for _, queued := range []bool{false, true} {
+		t.Run(fmt.Sprintf("queued=%v", queued), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			p := start(t, "lone", "DIR="+dir)
+			id := nestor.ID(p.expect("began "))
+			if queued {
+				p.expect("queued")
+			}
+			p.kill()
+			b := embedded(t, dir)
+			n := open(t, b, private, 1, func(context.Context, *engine.Execution) nestor.Result { return success("done") })
+			if run := n.wait(t, id); run.State != nestor.Success || run.Fence != 2 || run.Resumes != 1 {
+				t.Errorf("it is %s, started %d times, lost %d times", run.State, run.Fence, run.Resumes)
+			}
+			waitFor(t, func() bool { now, _ := queue(t, b); return now == 0 }, "the queue is empty")
+		})
+	}
+}
+
+// A run that is at work for a while has a message in the queue, which is taken out
+// when it ends. Nobody else gets it.
+func TestHandedRunGetsAMessage(t *testing.T) {
+	b := embedded(t, t.TempDir())
+	var executed atomic.Int64
+	end := make(chan struct{})
+	n := open(t, b, private, 3, func(_ context.Context, x *engine.Execution) nestor.Result {
+		executed.Add(1)
+		if x.Run().Task.Input == "long" {
+			<-end
+		}
+		return success("done")
+	})
+	n.wait(t, n.submit(t, nestor.Task{}))
+	_, before := queue(t, b)
+	id := n.submit(t, nestor.Task{Input: "long"})
+	waitFor(t, func() bool { _, ever := queue(t, b); return ever > before }, "it has a message")
+	n.wait(t, n.submit(t, nestor.Task{})) // others are not kept by it
+	close(end)
+	if run := n.wait(t, id); run.Fence != 1 || executed.Load() != 3 {
+		t.Errorf("it was started %d times, and three runs %d times", run.Fence, executed.Load())
+	}
+	waitFor(t, func() bool { now, _ := queue(t, b); return now == 0 }, "the queue is empty")
+}
+
+// Of many who submit with one key at once, one has it executed.
+func TestHandedOverByMany(t *testing.T) {
+	b := embedded(t, t.TempDir())
+	var mu sync.Mutex
+	executed := map[nestor.ID]int{}
+	n := open(t, b, private, 4, func(_ context.Context, x *engine.Execution) nestor.Result {
+		mu.Lock()
+		defer mu.Unlock()
+		executed[x.Run().ID]++
+		return success("done")
+	})
+	for round := range 50 {
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				id, err := n.Submit(within(t), engine.Submission{Key: fmt.Sprint(round)})
+				if err == nil {
+					_, err = n.Wait(within(t), id)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for id, times := range executed {
+		if times != 1 {
+			t.Errorf("run %s was executed %d times", id, times)
+		}
+	}
+	if len(executed) != 50 {
+		t.Errorf("%d runs were executed", len(executed))
+	}
+}
+
+// reluctant are slots whose tasks may not run until they are let.
+type reluctant struct {
+	engine.Slot
+	let <-chan struct{}
+}
+
+func (r reluctant) Claim(ctx context.Context, _ nestor.ID, _ nestor.Task) error {
+	select {
+	case <-r.let:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Who submits does not wait for a slot that may not run its task: it goes to the queue,
+// and is run once.
+func TestHandedToAReluctantSlot(t *testing.T) {
+	b := embedded(t, t.TempDir())
+	n := open(t, b, private, 0, nil)
+	let, executed := make(chan struct{}), atomic.Int64{}
+	w := slots(2)
+	acquire, try := w.Acquire, w.TryAcquire
+	w.Acquire = func(ctx context.Context) (engine.Slot, error) {
+		s, err := acquire(ctx)
+		return reluctant{s, let}, err
+	}
+	w.TryAcquire = func() engine.Slot {
+		if s := try(); s != nil {
+			return reluctant{s, let}
+		}
+		return nil
+	}
+	w.Execute = func(context.Context, *engine.Execution) nestor.Result {
+		executed.Add(1)
+		return success("done")
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var working sync.WaitGroup
+	defer working.Wait()
+	defer stop()
+	working.Go(func() { n.Work(ctx, w) })
+	id := n.submit(t, nestor.Task{})
+	if run, err := n.Get(within(t), id); err != nil || run.State != nestor.Queued {
+		t.Errorf("it is %s, %v", run.State, err)
+	}
+	close(let)
+	if run := n.wait(t, id); run.Fence != 1 || executed.Load() != 1 {
+		t.Errorf("it was started %d times, and executed %d times", run.Fence, executed.Load())
+	}
+}
