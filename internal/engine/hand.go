@@ -88,7 +88,8 @@ func (e *Engine) handed(ctx context.Context, x *Execution, in plan.Submit) (*ent
 	if !e.reserve(x) {
 		return nil, plan.ErrRepeated // somebody has submitted it, too
 	}
-	return e.heard(ctx, in.ID, plan.Start{Attempt: 1, Worker: e.opts.Name, Delivery: rand.Text(), Submit: &in, New: true})
+	// Who gives up meanwhile must not leave a run that is written and nobody executes.
+	return e.heard(context.WithoutCancel(ctx), in.ID, plan.Start{Attempt: 1, Worker: e.opts.Name, Delivery: rand.Text(), Submit: &in, New: true})
 }
 
 // reserve takes note that an attempt is about to be at work, unless another one of the
