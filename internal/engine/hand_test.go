@@ -281,3 +281,28 @@ func TestHandedToAReluctantSlot(t *testing.T) {
 		t.Errorf("it was started %d times, and executed %d times", run.Fence, executed.Load())
 	}
 }
+
+// Who changes a run before it is found that nobody works on it does not keep that from
+// being found.
+func TestHandedRunIsCancelledAfterAKill(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, "lone", "DIR="+dir)
+	id := nestor.ID(p.expect("began "))
+	p.kill()
+	b := embedded(t, dir)
+	n := open(t, b, private, asker, nil)
+	if err := n.Cancel(within(t), id, nestor.Cause{}, false); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	all.Go(func() { n.Run(ctx) })
+	w := slots(1)
+	w.Execute = func(context.Context, *engine.Execution) nestor.Result { return success("done") }
+	all.Go(func() { n.Work(ctx, w) })
+	if run := n.wait(t, id); run.State != nestor.Cancelled {
+		t.Errorf("it is %s", run.State)
+	}
+}

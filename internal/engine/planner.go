@@ -297,17 +297,8 @@ func (e *Engine) sendChanged(ctx context.Context, from, until time.Time) error {
 				continue
 			}
 			id := nestor.ID(strings.TrimPrefix(kv.Key(), "run."))
-			if e.recall(id) != nil || e.underWay(id) != nil {
-				continue // this process is at it
-			}
 			began := time.Now()
-			en, err := e.load(ctx, id)
-			if err == nil && len(en.doc.Outbox) > 0 {
-				err = e.send(ctx, id, en.doc.Run, en.doc.Outbox)
-			}
-			if err == nil && e.at(id) == nil {
-				err = e.enqueue(ctx, en.doc.Run) // it was at work and has no message yet
-			}
+			err := e.finish(ctx, id)
 			if isAway(err) {
 				return err
 			}
@@ -324,4 +315,22 @@ func (e *Engine) sendChanged(ctx context.Context, from, until time.Time) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// finish carries out what the document of a run commands, and sees to it that a run
+// which was at work in a process that is no more has a message.
+func (e *Engine) finish(ctx context.Context, id nestor.ID) (err error) {
+	en := e.recall(id)
+	switch {
+	case e.underWay(id) != nil:
+		return nil // this process has ended it
+	case en == nil:
+		if en, err = e.load(ctx, id); err == nil && len(en.doc.Outbox) > 0 {
+			err = e.send(ctx, id, en.doc.Run, en.doc.Outbox)
+		}
+	} // else this process has changed it, which is all that it need have done
+	if err != nil || e.at(id) != nil {
+		return err
+	}
+	return e.enqueue(ctx, en.doc.Run)
 }
