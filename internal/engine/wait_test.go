@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -132,4 +135,49 @@ func backgroundEnd(t *testing.T, s *shape) {
 	if run := n.wait(t, n.submit(t, nestor.Task{Input: "root"})); run.State != nestor.Success || run.Result.Output != want {
 		t.Errorf("it is %s, %+v", run.State, run.Result)
 	}
+}
+
+// idle is a slot that others need as long as it has no task.
+type idle struct{ wanted chan struct{} }
+
+func (s idle) Wanted() <-chan struct{}                           { return s.wanted }
+func (idle) Claim(context.Context, nestor.ID, nestor.Task) error { return nil }
+func (idle) Lend()                                               {}
+func (idle) Reclaim(context.Context) error                       { return nil }
+func (idle) Release()                                            {}
+
+// Requests for tasks end after a second. Those that ended while there was no slot are
+// made again for the next one.
+func TestQueuesAreAskedAgain(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // who takes what has arrived is faster than who brought it
+	n := open(t, embedded(t, t.TempDir()), engine.Options{}, asker, nil)
+	free := make(chan engine.Slot)
+	ctx, stop := context.WithCancel(within(t))
+	var working sync.WaitGroup
+	defer working.Wait()
+	defer stop()
+	working.Go(func() {
+		n.Work(ctx, engine.Worker{
+			Acquire: func(ctx context.Context) (engine.Slot, error) {
+				select {
+				case slot := <-free:
+					return slot, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			},
+			Execute: func(context.Context, *engine.Execution) nestor.Result { return success("done") },
+		})
+	})
+	asking := func() bool {
+		stacks := make([]byte, 1<<20)
+		return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*puller).fetch")
+	}
+	wanted := idle{make(chan struct{})}
+	free <- wanted
+	waitFor(t, asking, "tasks are asked for")
+	close(wanted.wanted)
+	waitFor(t, func() bool { return !asking() }, "what came of it waits for a slot")
+	free <- idle{}
+	n.wait(t, n.submit(t, nestor.Task{}))
 }

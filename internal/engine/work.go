@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -143,17 +142,18 @@ const maxBatch = 32
 // queues are the queues of tasks that a worker takes from.
 type queues struct {
 	e       *Engine
-	pullers []*puller     // the most urgent first
-	asked   []atomic.Bool // whether a pull is under way, for each
-	arrived chan arrival  // sent by pulls, received by next; never closed
+	pullers []*puller    // the most urgent first
+	asked   []bool       // whether a pull is under way, for each, or what came of it has not arrived
+	arrived chan arrival // sent once by each pull, unless the work ends, and received by next; never closed
 	pulls   sync.WaitGroup
 	empty   bool // nothing was left when all were last looked at, and nothing has arrived since
 }
 
 // arrival is what a pull gave.
 type arrival struct {
-	msg *nats.Msg // nil if there was none
-	err error
+	from int       // the number of the puller
+	msg  *nats.Msg // nil if there was none, or nobody had a slot for it
+	err  error
 }
 
 // open returns the queues of tasks without a label and of those with the given
@@ -179,7 +179,7 @@ func (e *Engine) open(ctx context.Context, labels []string) (*queues, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &queues{e: e, arrived: make(chan arrival), pullers: pullers, asked: make([]atomic.Bool, len(pullers))}, nil
+	return &queues{e: e, arrived: make(chan arrival), pullers: pullers, asked: make([]bool, len(pullers))}, nil
 }
 
 // close waits until nothing is asked any more.
@@ -201,6 +201,7 @@ func (q *queues) next(ctx context.Context, free []Slot, v vacancy) (list []*nats
 		case q.e.vacant <- v:
 			return nil, true, nil
 		case got := <-q.arrived:
+			q.asked[got.from] = false
 			if got.msg != nil {
 				q.empty = false // there may be more
 				return []*nats.Msg{got.msg}, false, nil
@@ -236,24 +237,26 @@ func (q *queues) waiting(ctx context.Context, n int) (list []*nats.Msg) {
 // arrives.
 func (q *queues) request(ctx context.Context) {
 	for i, p := range q.pullers {
-		if q.asked[i].Swap(true) {
+		if q.asked[i] {
 			continue
 		}
+		q.asked[i] = true
 		q.pulls.Go(func() {
-			defer q.asked[i].Store(false)
 			msg, err := q.e.pull(ctx, p)
 			late := time.NewTimer(q.e.opts.Lease / 4)
 			defer late.Stop()
 			select {
-			case q.arrived <- arrival{msg, err}:
+			case q.arrived <- arrival{i, msg, err}:
+				return
 			case <-late.C: // nobody has a slot for it any more
-				if msg != nil {
-					msg.Nak()
-				}
 			case <-ctx.Done():
-				if msg != nil {
-					msg.Nak()
-				}
+			}
+			if msg != nil {
+				msg.Nak()
+			}
+			select {
+			case q.arrived <- arrival{from: i, err: err}: // to be asked again
+			case <-ctx.Done():
 			}
 		})
 	}
