@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/api"
 )
 
 // exitCode is what the process tells its caller.
@@ -76,6 +78,9 @@ func codeOf(ctx context.Context, err error) exitCode {
 		return exitUsage
 	}
 	if _, ok := errors.AsType[*nestor.LimitError](err); ok {
+		return exitRefused
+	}
+	if p, ok := errors.AsType[*api.Problem](err); ok && (p.Status == http.StatusForbidden || p.Status == http.StatusUnauthorized) {
 		return exitRefused
 	}
 	if ctx.Err() != nil {

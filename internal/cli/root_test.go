@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 
 	"github.com/dfaf701a/nestor"
@@ -25,6 +26,9 @@ func TestExitCodes(t *testing.T) {
 		{t.Context(), fmt.Errorf("run: %w", &codedError{exitPartial, errors.New("half")}), exitPartial},
 		{t.Context(), fmt.Errorf("run: %w", limit), exitRefused},
 		{t.Context(), fmt.Errorf("run: %w", &api.Problem{Type: api.TypeLimit, Limit: limit}), exitRefused},
+		{t.Context(), fmt.Errorf("runs: %w", &api.Problem{Status: http.StatusForbidden}), exitRefused},
+		{t.Context(), fmt.Errorf("runs: %w", &api.Problem{Status: http.StatusUnauthorized}), exitRefused},
+		{t.Context(), fmt.Errorf("runs: %w", &api.Problem{Status: http.StatusNotFound}), exitError},
 		{cancelled, errors.New("no"), exitCancelled},
 		{cancelled, nil, exitOK},
 	} {

@@ -154,7 +154,7 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 		}
 		opts.input = ""
 		if err := spawnInside(cmd, client, spawnOptions{runOptions: opts, task: prompt}); err != nil {
-			return fmt.Errorf("run: %w", refused(err))
+			return fmt.Errorf("run: %w", err)
 		}
 		return nil
 	}

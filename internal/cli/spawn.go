@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -87,9 +86,8 @@ func runSpawn(cmd *cobra.Command, opts spawnOptions) error {
 	}
 	if client := agentClient(os.Getenv); client != nil {
 		defer client.Close()
-		err := spawnInside(cmd, client, opts)
-		if err != nil {
-			return fmt.Errorf("spawn: %w", refused(err))
+		if err := spawnInside(cmd, client, opts); err != nil {
+			return fmt.Errorf("spawn: %w", err)
 		}
 		return nil
 	}
@@ -103,14 +101,6 @@ func agentClient(env func(string) string) *api.Client {
 		return nil
 	}
 	return api.NewAgentClient(socket, token)
-}
-
-// refused gives what the daemon forbids its exit code.
-func refused(err error) error {
-	if p, ok := errors.AsType[*api.Problem](err); ok && (p.Status == http.StatusForbidden || p.Status == http.StatusUnauthorized) {
-		return &codedError{exitRefused, err}
-	}
-	return err
 }
 
 // spawnInside starts a child of the run that this process belongs to, or waits for
