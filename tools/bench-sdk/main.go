@@ -19,13 +19,13 @@ import (
 // What a process of this program does: it starts itself for each role, so that
 // memory and time are those of one role alone.
 const (
-	roleVariable  = "BENCH_ROLE"  // "emit", "read", "raw", "start"; empty compares
+	roleVariable  = "BENCH_ROLE"  // "emit", "read", "roomy", "raw", "start"; empty compares
 	countVariable = "BENCH_COUNT" // messages
 	sizeVariable  = "BENCH_SIZE"  // bytes of a message
 )
 
 func main() {
-	roles := map[string]func() error{"": compare, "emit": emit, "read": read, "raw": raw, "start": start}
+	roles := map[string]func() error{"": compare, "emit": emit, "read": read, "roomy": roomy, "raw": raw, "start": start}
 	run, ok := roles[os.Getenv(roleVariable)]
 	if !ok {
 		fmt.Fprintf(os.Stderr, "bench-sdk: no role %q\n", os.Getenv(roleVariable))
@@ -55,12 +55,12 @@ const (
 )
 
 func compare() error {
-	ours, peers, raws := []figures{}, []figures{}, []figures{}
+	var ours, roomys, peers, raws []figures
 	for range rounds { // in turns, so that noise meets all alike
 		for _, m := range []struct {
 			role string
 			into *[]figures
-		}{{"read", &ours}, {"peer", &peers}, {"raw", &raws}} {
+		}{{"read", &ours}, {"peer", &peers}, {"roomy", &roomys}, {"raw", &raws}} {
 			f, err := measure(m.role, streams, size)
 			if err != nil {
 				return err
@@ -71,12 +71,8 @@ func compare() error {
 			*m.into = append(*m.into, f)
 		}
 	}
-	var times []float64 // of one round each: a machine's speed changes from one to the next
-	for i := range ours {
-		times = append(times, ours[i].rate()/peers[i].rate())
-	}
-	slices.Sort(times)
-	our, peer, pipe := median(ours), median(peers), median(raws)
+	times, roomyTimes := ratios(ours, peers), ratios(roomys, peers)
+	our, roomy, peer, pipe := median(ours), median(roomys), median(peers), median(raws)
 	fmt.Printf("%d messages of %d bytes, every one decoded; medians of %d rounds, taken in turns. %s, %d cores, %s.\n\n",
 		streams, size, rounds, runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 	fmt.Println("| reader | messages/s | MB/s | resident (peak) | allocated per message |")
@@ -85,14 +81,33 @@ func compare() error {
 		fmt.Printf("| %s | %.0f | %.0f | %d MB | %s |\n", name, f.rate(), f.rate()*size/1e6, f.RSSKB>>10, alloc)
 	}
 	row("package claude", our, fmt.Sprintf("%d B", our.Alloc/streams))
+	row("package claude in a program with `GOGC=200`", roomy, fmt.Sprintf("%d B", roomy.Alloc/streams))
 	row("TypeScript SDK 0.3.325", peer, "–")
 	row("lines counted, not decoded", pipe, "–")
-	fmt.Printf("\nRate: **%.1f times** the TypeScript SDK's (%.2f by the medians, %.2f by the median of the rounds, half of which lie between %.2f and %.2f), at **%.2f** of its memory and %.0f %% of the raw pipe's speed.\n\n",
-		our.rate()/peer.rate(), our.rate()/peer.rate(), times[len(times)/2], times[len(times)/4], times[len(times)*3/4], float64(our.RSSKB)/float64(peer.RSSKB), 100*our.rate()/pipe.rate())
+	fmt.Println()
+	for _, side := range []struct {
+		name  string
+		f     figures
+		times []float64
+	}{{"", our, times}, {" with `GOGC=200`", roomy, roomyTimes}} {
+		ratio := side.f.rate() / peer.rate()
+		fmt.Printf("Rate%s: **%.1f times** the TypeScript SDK's (%.2f by the medians, %.2f by the median of the rounds, half of which lie between %.2f and %.2f), at **%.2f** of its memory and %.0f %% of the raw pipe's speed.\n\n",
+			side.name, ratio, ratio, side.times[rounds/2], side.times[rounds/4], side.times[rounds*3/4], float64(side.f.RSSKB)/float64(peer.RSSKB), 100*side.f.rate()/pipe.rate())
+	}
 	if err := sizes(); err != nil {
 		return err
 	}
 	return startup()
+}
+
+// ratios returns how many times as fast as the peer a side was in each round, sorted: a
+// machine's speed changes from one round to the next.
+func ratios(side, peer []figures) (times []float64) {
+	for i := range side {
+		times = append(times, side[i].rate()/peer[i].rate())
+	}
+	slices.Sort(times)
+	return times
 }
 
 // sizes shows how the rate behaves from small messages to large ones.
