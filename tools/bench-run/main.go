@@ -302,7 +302,7 @@ func (b *bench) bare(ctx context.Context, provider, prompt string) *exec.Cmd {
 		panic(err) // strings always marshal
 	}
 	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), roleVariable+"="+string(s))
+	cmd.Env = append(b.env(), roleVariable+"="+string(s))
 	return cmd
 }
 
