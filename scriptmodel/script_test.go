@@ -1,9 +1,11 @@
 package scriptmodel_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -332,6 +334,30 @@ func TestRequestsAreKept(t *testing.T) {
 	if r.Path != "/v1/messages" || r.Model != "claude-sonnet-5" || r.System != "You are terse." || r.Turn != 1 || r.Rule != "echo" ||
 		r.Status != 200 || len(r.Tools) != 2 || !bytes.Contains(r.Body, []byte("three")) {
 		t.Errorf("recorded %+v", r)
+	}
+}
+
+// A client that is killed while it sends leaves no request behind, and the server goes on.
+func TestHalfARequestIsNone(t *testing.T) {
+	s := scriptmodel.Start(t, `rules: [{turns: [{text: hello}]}]`)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "POST /v1/messages HTTP/1.1\r\nHost: x\r\nX-Api-Key: k\r\nContent-Length: 100\r\n\r\n{\"model\":")
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || answer.StatusCode != http.StatusBadRequest {
+		t.Fatalf("got %v, %v", answer, err)
+	}
+	if list := s.Requests(); len(list) != 0 {
+		t.Errorf("it has kept %+v", list[0])
+	}
+	if status, _ := send(s, talk("U hi")); status != 200 || len(s.Requests()) != 1 {
+		t.Errorf("the next is answered with %d", status)
 	}
 }
 

@@ -258,12 +258,12 @@ const maxBody = 32 << 20
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (*Request, *body, bool) {
 	req := newRequest(r)
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		status, kind := http.StatusBadRequest, "invalid_request_error"
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			status, kind = http.StatusRequestEntityTooLarge, "request_too_large"
-		}
-		s.refuse(w, req, status, kind, err.Error())
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		s.refuse(w, req, http.StatusRequestEntityTooLarge, "request_too_large", err.Error())
+		return nil, nil, false
+	}
+	if err != nil { // the client is gone, as a rule: what did not come whole is no request
+		writeError(w, http.StatusBadRequest, apiError{"invalid_request_error", err.Error()})
 		return nil, nil, false
 	}
 	req.Body = text
@@ -322,7 +322,11 @@ var errorTypes = map[int]string{
 func (s *Server) refuse(w http.ResponseWriter, req *Request, status int, kind, message string) {
 	s.record(req, status)
 	w.Header().Set("Request-Id", fmt.Sprintf("req_%d", req.Seq))
-	writeJSON(w, status, map[string]any{"type": "error", "error": apiError{kind, message}})
+	writeError(w, status, apiError{kind, message})
+}
+
+func writeError(w http.ResponseWriter, status int, e apiError) {
+	writeJSON(w, status, map[string]any{"type": "error", "error": e})
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
