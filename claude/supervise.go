@@ -23,10 +23,11 @@ func (s *Session) supervise(ctx context.Context, cleanup func()) {
 	work, stop := context.WithCancelCause(ctx) // of callbacks
 	exited := make(chan Exit, 1)               // how the process ended
 	read := make(chan struct{})                // closed when its output has ended
+	heard := make(chan struct{})               // closed when its stderr has
 	var all sync.WaitGroup
 	all.Go(func() { exited <- s.proc.Wait() })
 	all.Go(s.write)
-	all.Go(s.readStderr)
+	all.Go(func() { defer close(heard); s.readStderr() })
 	all.Go(func() { defer close(read); s.read(work) })
 
 	var exit Exit
@@ -50,6 +51,7 @@ func (s *Session) supervise(ctx context.Context, cleanup func()) {
 	s.queue.hurry()         // what is left is little, whoever reads it
 	within(drainWait, read) // what the CLI printed last
 	s.proc.Kill()           // what it left behind
+	within(drainWait, heard)
 	for _, pipe := range []io.Closer{s.proc.Stdin(), s.proc.Stdout(), s.proc.Stderr()} {
 		pipe.Close()
 	}

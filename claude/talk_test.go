@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -165,6 +166,12 @@ var talks = map[string]claudetest.Script{
 		c.SendRaw(success(p, "fine"))
 		c.Next()
 		fmt.Fprintln(c.Stderr, "something else")
+		c.Exit(1)
+	},
+	"complains at length": func(c *claudetest.Conn) {
+		c.AcceptInitialize()
+		c.Next()
+		fmt.Fprint(c.Stderr, strings.Repeat("a complaint\n", 3000), "its last words\n") // what a pipe holds
 		c.Exit(1)
 	},
 	"ends well, too early": func(c *claudetest.Conn) {
@@ -471,6 +478,18 @@ func TestEndBehindAFailedResult(t *testing.T) {
 			t.Errorf("the session ended with %v", err)
 		}
 	})
+}
+
+// What the CLI prints last says why it ends: it is read to its end, however long that takes.
+func TestLastWordsAreHeard(t *testing.T) {
+	t.Parallel()
+	opts := fake("complains at length")
+	lines := 0
+	opts.Stderr = func(string) { lines++; runtime.Gosched() }
+	_, err := collect(t, claude.Query(bounded(t), "go", opts))
+	if pe, ok := errors.AsType[*claude.ProcessError](err); !ok || !strings.HasSuffix(pe.Stderr, "its last words\n") || lines != 3001 {
+		t.Errorf("got %v behind %d lines", err, lines)
+	}
 }
 
 func TestPromptEndsWithItsOwnResult(t *testing.T) {
