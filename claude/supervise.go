@@ -48,10 +48,10 @@ func (s *Session) supervise(ctx context.Context, cleanup func()) {
 		exit = s.end(exited)
 	}
 	stop(ErrClosed)
-	s.queue.hurry()         // what is left is little, whoever reads it
-	within(drainWait, read) // what the CLI printed last
-	s.proc.Kill()           // what it left behind
-	within(drainWait, heard)
+	s.queue.hurry()          // what is left is little, whoever reads it
+	within(drainWait, read)  // what the CLI printed last
+	s.proc.Kill()            // what it left behind
+	within(drainWait, heard) // and complained of: nobody holds it any more
 	for _, pipe := range []io.Closer{s.proc.Stdin(), s.proc.Stdout(), s.proc.Stderr()} {
 		pipe.Close()
 	}

@@ -480,7 +480,7 @@ func TestEndBehindAFailedResult(t *testing.T) {
 	})
 }
 
-// What the CLI prints last says why it ends: it is read to its end, however long that takes.
+// What the CLI prints last says why it ends: it is read although the output has ended.
 func TestLastWordsAreHeard(t *testing.T) {
 	t.Parallel()
 	opts := fake("complains at length")
