@@ -127,6 +127,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	defer w.runner.Wait()
 	w.engine, w.schemas, w.shared = e, schemas, !private
 	ln, err := server.Listen(socket)
 	if err != nil {

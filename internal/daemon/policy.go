@@ -142,6 +142,7 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 		profile.Exceeded = p.temp(run.ID, run.Attempt) + ".exceeded"
 		r.Exceeded = func() []string { return linesOf(profile.Exceeded) }
 	}
+	r.Ends = level != sandbox.Off || profile.Limits != (sandbox.Limits{})
 	r.Wrap, err = sandbox.Wrap(profile)
 	if level == sandbox.Off && err != nil && profile.Limits == (sandbox.Limits{}) {
 		p.log.Warn("runs are not supervised", "error", err) // what they start may outlive them

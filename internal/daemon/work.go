@@ -79,6 +79,7 @@ func Work(ctx context.Context, o WorkOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	defer w.runner.Wait()
 	var e *engine.Engine
 	e, err = engine.New(ctx, b, log, engine.Options{
 		Name: o.Name, Lease: o.Lease,

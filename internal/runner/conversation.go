@@ -24,6 +24,7 @@ type conversation struct {
 	wanted   []string        // tools that the agent is to have; nil means whatever there is
 	writes   *writes         // of its workspace; set before an agent speaks
 	exceeded func() []string // what was stopped for using too much; nil if nothing is
+	bound    bool            // what its processes use is taken away at the end
 
 	tools    map[string]string // names of tools, by the id of their use
 	thinking strings.Builder   // of the text that follows

@@ -98,6 +98,9 @@ type Rights struct {
 	// Exceeded returns what was stopped since because it used too much of the
 	// machine, a line for each; nil means that nothing is.
 	Exceeded func() []string
+	// Ends says that what the run's processes use is taken away when it ends: they
+	// have to be gone by then.
+	Ends bool
 	// Wrap returns the command line that is started instead of argv, for every
 	// process of the run; nil means argv.
 	Wrap func(argv []string) []string
@@ -131,7 +134,10 @@ type Options struct {
 }
 
 // Runner executes runs. Its methods may be called from any goroutine.
-type Runner struct{ opts Options }
+type Runner struct {
+	opts    Options
+	leaving leaving // agents that end behind their runs
+}
 
 // New returns a runner.
 func New(opts Options) *Runner {
@@ -158,6 +164,9 @@ func (r *Runner) Provider(t nestor.Task) string {
 // Execute executes a run and returns its result. When ctx ends, the agent is
 // stopped, and the result says what there is; a *nestor.Cause as the context's
 // cause is what ended it.
+//
+// An agent that has said its last may still be ending when Execute returns, if
+// nothing that it has started could change anything meanwhile; see [Runner.Wait].
 func (r *Runner) Execute(ctx context.Context, run Run, host Host) nestor.Result {
 	c := newConversation(run, host)
 	place, err := r.opts.Workspace.Open(ctx, run)
@@ -220,6 +229,9 @@ func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, pla
 	if err != nil {
 		return &nestor.Failure{Kind: nestor.Invalid, Message: err.Error()}
 	}
+	if err := r.leaving.gone(ctx, run.Session); err != nil {
+		return err
+	}
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	limit := run.Task.Limits.Silence
@@ -238,7 +250,14 @@ func (r *Runner) talk(ctx context.Context, run Run, provider agent.Provider, pla
 	if err != nil {
 		return err
 	}
-	defer r.shutdown(ctx, run, a, c, func() bool { return errors.Is(failure, errSilent) })
+	defer func() {
+		end := func() { r.shutdown(ctx, run, a, c, errors.Is(failure, errSilent)) }
+		if failure == nil && ctx.Err() == nil && c.mayLinger(place, config) {
+			r.leaving.add(c.last.Session, end)
+		} else {
+			end()
+		}
+	}()
 	c.agent = a.Name()
 	m := message(run, c.input())
 	if err := c.say(ctx, &nestor.ChatStart{Message: m.Content}, &nestor.AgentStart{Agent: a.Name(), AgentType: provider.Type()}); err != nil {
@@ -304,10 +323,10 @@ func (r *Runner) hear(ctx, work context.Context, a agent.Agent, m agent.Message,
 }
 
 // shutdown ends an agent, also one that does not listen.
-func (r *Runner) shutdown(ctx context.Context, run Run, a agent.Agent, c *conversation, silent func() bool) {
+func (r *Runner) shutdown(ctx context.Context, run Run, a agent.Agent, c *conversation, silent bool) {
 	ending, stop := context.WithTimeout(context.WithoutCancel(ctx), r.opts.Grace)
 	defer stop()
-	if silent() {
+	if silent {
 		if err := c.progress(ending, "it is ended, for it gives no sign of life"); err != nil {
 			r.opts.Log.Warn("silence is not on record", "run", run.ID, "error", err)
 		}
@@ -375,7 +394,7 @@ func (r *Runner) config(ctx context.Context, run Run, provider string, place Pla
 		if run.Ask != nil {
 			c.CanUseTool = firstAllowed(c.CanUseTool, talk.person(run.Ask))
 		}
-		talk.exceeded = rights.Exceeded
+		talk.exceeded, talk.bound = rights.Exceeded, rights.Ends
 		if rights.Decide != nil {
 			c.Hooks.PreToolUse = append([]claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{talk.gate(rights.Decide, run.Ask != nil)}, c.Hooks.PreToolUse...)
 		}

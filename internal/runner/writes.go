@@ -101,6 +101,14 @@ func (w *writes) begin(ctx context.Context) {
 	}
 }
 
+// begun tells whether there was a call that may have changed files which it does not
+// name.
+func (w *writes) begun() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.done != nil
+}
+
 // watch watches until the first context ends, and tells of it until the second
 // does.
 func (w *writes) watch(watching, telling context.Context) error {

@@ -1,0 +1,161 @@
+package runner_test
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/agent"
+	"github.com/dfaf701a/nestor/claude"
+	"github.com/dfaf701a/nestor/internal/runner"
+)
+
+// slow is a provider whose agents answer at once, in session "s1", and end when they
+// are let go.
+type slow struct {
+	command bool          // its agents run a command first
+	letGo   chan struct{} // closed to let them end
+	made    int
+}
+
+func (p *slow) Type() string               { return "slow" }
+func (p *slow) Check(context.Context) bool { return true }
+
+func (p *slow) Create(_ context.Context, c agent.Config) (agent.Agent, error) {
+	p.made++
+	return &slowAgent{p, c}, nil
+}
+
+type slowAgent struct {
+	*slow
+	config agent.Config
+}
+
+func (a *slowAgent) Name() string                    { return "slow" }
+func (a *slowAgent) State() (agent.State, time.Time) { return agent.Idle, time.Time{} }
+
+func (a *slowAgent) Handle(ctx context.Context, _ agent.Message) iter.Seq2[agent.Message, error] {
+	return func(yield func(agent.Message, error) bool) {
+		if a.command {
+			for _, h := range a.config.Hooks.PreToolUse {
+				h.Func(ctx, &claude.PreToolUseInput{Tool: "Bash", ToolInput: json.RawMessage(`{}`)})
+			}
+		}
+		m := agent.NewMessage("slow", "done")
+		m.Metadata = map[string]any{"sdk_type": "result", "subtype": "success", "session_id": "s1"}
+		yield(m, nil)
+	}
+}
+
+func (a *slowAgent) Shutdown(context.Context) error {
+	<-a.letGo
+	return nil
+}
+
+// still sees no change.
+type still struct{}
+
+func (still) Run(ctx context.Context, _ func(path, action string)) error {
+	<-ctx.Done()
+	return nil
+}
+func (still) Sync(context.Context) error { return nil }
+
+// watched is a folder, with what more is said of it.
+type watched struct{ close func(*nestor.Result) error }
+
+func (w watched) Open(context.Context, runner.Run) (runner.Place, error) {
+	return runner.Place{Close: w.close, Watch: func(context.Context) (runner.Watcher, error) { return still{}, nil }}, nil
+}
+
+type rights runner.Rights
+
+func (r rights) Rights(runner.Run, runner.Place) (runner.Rights, error) { return runner.Rights(r), nil }
+
+// An agent that has answered ends behind its run, unless it could change something
+// meanwhile or uses what ends with the run.
+func TestAgentEndsBehindItsRun(t *testing.T) {
+	for name, test := range map[string]struct {
+		command bool
+		place   watched
+		rights  rights
+		servers map[string]agent.MCPServer
+		sources []string
+		waits   bool
+	}{
+		"nothing":              {},
+		"a server elsewhere":   {servers: map[string]agent.MCPServer{"a": {URL: "http://localhost"}}},
+		"a command":            {command: true, waits: true},
+		"a place that is left": {place: watched{func(*nestor.Result) error { return nil }}, waits: true},
+		"what ends with it":    {rights: rights{Ends: true}, waits: true},
+		"a program of its own": {servers: map[string]agent.MCPServer{"a": {Command: "true"}}, waits: true},
+		"settings, with hooks": {sources: []string{"user"}, waits: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &slow{command: test.command, letGo: make(chan struct{})}
+				providers, err := agent.NewProviders(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := runner.New(runner.Options{Providers: providers, Provider: "slow", Workspace: test.place, Policy: test.rights, Settings: test.sources})
+				executed := make(chan nestor.Result, 1)
+				go func() {
+					executed <- r.Execute(t.Context(), runner.Run{ID: id, Root: root, Servers: test.servers}, &records{})
+				}()
+				synctest.Wait()
+				if waits := len(executed) == 0; waits != test.waits {
+					t.Errorf("the run waits for its agent's end: %v, want %v", waits, test.waits)
+				}
+				close(p.letGo)
+				if result := <-executed; result.Status != nestor.Success {
+					t.Errorf("the result is %+v", result)
+				}
+				r.Wait()
+			})
+		})
+	}
+}
+
+// Who goes on with a session waits for the agent that had it; others do not, and Wait
+// waits for all.
+func TestSessionIsLeftBeforeItIsGoneOnWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &slow{letGo: make(chan struct{})}
+		providers, err := agent.NewProviders(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := runner.New(runner.Options{Providers: providers, Provider: "slow", Workspace: watched{}})
+		run := runner.Run{ID: id, Root: root}
+		r.Execute(t.Context(), run, &records{})
+		other := run
+		other.Session = "s2"
+		r.Execute(t.Context(), other, &records{})
+		run.Session = "s1"
+		impatient, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if result := r.Execute(impatient, run, &records{}); result.Status != nestor.Error || p.made != 2 {
+			t.Errorf("with the agent there it is %s, and %d agents were made", result.Status, p.made)
+		}
+		waited := make(chan struct{})
+		go func() {
+			r.Execute(t.Context(), run, &records{})
+			r.Wait()
+			close(waited)
+		}()
+		synctest.Wait()
+		if p.made != 2 {
+			t.Error("two agents have one session")
+		}
+		close(p.letGo)
+		<-waited
+		if p.made != 3 {
+			t.Errorf("%d agents were made, want 3", p.made)
+		}
+	})
+}
