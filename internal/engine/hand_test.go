@@ -44,6 +44,23 @@ func TestRootIsHandedOver(t *testing.T) {
 	}
 }
 
+// A root that is submitted before there is a slot, by who has just begun to work, waits
+// a moment for it.
+func TestFirstRootIsHandedOver(t *testing.T) {
+	b := embedded(t, t.TempDir())
+	const nodes = 20
+	opts := private
+	for range nodes {
+		n := open(t, b, opts, 1, func(context.Context, *engine.Execution) nestor.Result { return success("done") })
+		n.wait(t, n.submit(t, nestor.Task{}))
+		n.stop()
+		opts.Settled = settle(t, n.Engine)
+	}
+	if _, ever := queue(t, b); ever >= nodes { // it does not wait long: on a busy machine some do
+		t.Errorf("%d of %d first runs went through the queue", ever, nodes)
+	}
+}
+
 // The next process has what was given back, at once.
 func TestHandedRunIsGivenBack(t *testing.T) {
 	b := embedded(t, t.TempDir())

@@ -62,12 +62,16 @@ var (
 // Work takes tasks and executes them until ctx ends, and returns when all that
 // it executes has let go.
 func (e *Engine) Work(ctx context.Context, w Worker) error {
+	e.offers.Add(1) // there will be one soon: who submits a task meanwhile waits for it
 	tasks, err := e.open(ctx, w.Labels)
+	if err == nil {
+		e.Mend(ctx) // what was decided before a crash comes before what was interrupted by it: a cancel, for one
+	}
+	e.offers.Add(-1)
 	if err != nil {
 		return err
 	}
 	defer tasks.close()
-	e.Mend(ctx) // what was decided before a crash comes before what was interrupted by it: a cancel, for one
 	defer e.rest()
 	var all sync.WaitGroup
 	defer all.Wait()
