@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // controlAnswer is the CLI's answer to a request of ours.
@@ -309,6 +311,9 @@ func (s *Session) forward(ctx context.Context, server string, message json.RawMe
 // SetMCPServers replaces the servers that an earlier call added, and all that
 // live in this process, also those of Options.MCPServers, by servers. It
 // returns what changed and the servers that could not be reached, by name.
+//
+// Servers in this process that have the names of those in Options.MCPServers, and offer
+// the same, take their places without a word to the CLI.
 func (s *Session) SetMCPServers(ctx context.Context, servers map[string]MCPServer) (*MCPChange, error) {
 	wire, err := encodeServers(servers)
 	if err != nil {
@@ -318,7 +323,14 @@ func (s *Session) SetMCPServers(ctx context.Context, servers map[string]MCPServe
 	for name, in := range o.inProcess() {
 		wire[name] = in.wire(name)
 	}
-	s.bridge.set(inProcessServers(o.inProcess()))
+	ours := inProcessServers(o.inProcess())
+	same := maps.EqualFunc(s.opts.inProcess(), o.inProcess(), func(a, b *InProcess) bool {
+		return a.Timeout == b.Timeout && slices.Equal(a.Tools, b.Tools)
+	})
+	if same && len(ours) == len(servers) && s.bridge.swap(ctx, ours) {
+		return &MCPChange{}, nil
+	}
+	s.bridge.set(ours)
 	var change MCPChange
 	if err := s.call(ctx, "mcp_set_servers", map[string]any{"servers": wire}, &change); err != nil {
 		return nil, err

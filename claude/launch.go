@@ -30,7 +30,7 @@ type initRequest struct {
 	Hooks                map[string][]hookMatcher   `json:"hooks,omitempty"`
 	SDKServers           []string                   `json:"sdkMcpServers,omitempty"`
 	SDKServerConfigs     map[string]serverWire      `json:"sdkMcpServerConfigs,omitempty"`
-	SDKServerManifests   map[string]any             `json:"sdkMcpServerManifests,omitempty"`
+	SDKServerManifests   map[string]mcpManifest     `json:"sdkMcpServerManifests,omitempty"`
 	Schema               json.RawMessage            `json:"jsonSchema,omitempty"`
 	SystemPrompt         []string                   `json:"systemPrompt,omitempty"`
 	AppendSystemPrompt   string                     `json:"appendSystemPrompt,omitempty"`

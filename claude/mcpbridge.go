@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,7 +55,8 @@ type bridge struct {
 // mcpHosted is a server and its current session.
 type mcpHosted struct {
 	server *mcp.Server
-	conn   *mcpConn // nil until there is a message; it may have ended
+	conn   *mcpConn     // nil until there is a message; it may have ended
+	told   *mcpManifest // what the CLI was told of it when it was started; nil if it asks itself
 }
 
 // newBridge starts nothing. send delivers a message of a server to the CLI; it
@@ -87,6 +89,52 @@ func (b *bridge) set(servers map[string]*mcp.Server) {
 			b.servers[name] = &mcpHosted{server: server}
 		}
 	}
+}
+
+// swap replaces the servers by others that say of themselves what the CLI was told of
+// those when it was started, so that it need not know, and tells whether they do.
+func (b *bridge) swap(ctx context.Context, servers map[string]*mcp.Server) bool {
+	if len(servers) == 0 || !b.alike(servers, nil) {
+		return false
+	}
+	candidates := newBridge(servers, b.send)
+	defer candidates.close(ctx)
+	if !b.alike(servers, candidates.manifests(ctx)) {
+		return false
+	}
+	b.mu.Lock()
+	told := make(map[string]*mcpManifest)
+	for name, h := range b.servers {
+		told[name] = h.told
+	}
+	b.mu.Unlock()
+	b.set(servers)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for name, h := range b.servers {
+		h.told = told[name]
+	}
+	return true
+}
+
+// alike tells whether servers have the names of those that there are, and their
+// manifests, if there are any, are what the CLI was told.
+func (b *bridge) alike(servers map[string]*mcp.Server, manifests map[string]mcpManifest) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(servers) != len(b.servers) {
+		return false
+	}
+	for name := range servers {
+		h := b.servers[name]
+		if h == nil || h.told == nil || h.conn != nil && h.conn.toolsChanged() {
+			return false
+		}
+		if m := manifests[name]; manifests != nil && (!bytes.Equal(m.Initialize, h.told.Initialize) || !bytes.Equal(m.Tools, h.told.Tools)) {
+			return false
+		}
+	}
+	return true
 }
 
 // handle serves one message of the CLI and returns the JSON-RPC reply. It
@@ -169,6 +217,9 @@ func (b *bridge) session(name string, anew bool) (*mcpConn, error) {
 	}
 	b.conns = append(slices.DeleteFunc(b.conns, (*mcpConn).finished), c)
 	if h.conn != nil {
+		if h.conn.toolsChanged() {
+			h.told = nil
+		}
 		h.conn.retire()
 	}
 	h.conn = c
@@ -203,7 +254,7 @@ func (b *bridge) respond(server string, f mcpFrame) {
 // by name what those said that were fast enough: what the CLI then need not
 // ask. It is called before the CLI is ready for messages of servers, which it
 // refuses meanwhile.
-func (b *bridge) manifests(ctx context.Context) map[string]any {
+func (b *bridge) manifests(ctx context.Context) map[string]mcpManifest {
 	b.mu.Lock()
 	names := slices.Collect(maps.Keys(b.servers))
 	b.mu.Unlock()
@@ -227,7 +278,9 @@ func (b *bridge) manifests(ctx context.Context) map[string]any {
 	// known below.
 	b.capturing.Store(false)
 
-	found := make(map[string]any)
+	found := make(map[string]mcpManifest)
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for i, m := range captures {
 		if m.Initialize == nil {
 			continue
@@ -236,6 +289,9 @@ func (b *bridge) manifests(ctx context.Context) map[string]any {
 			m.Tools = nil
 		}
 		found[names[i]] = m
+		if h := b.servers[names[i]]; h != nil && h.conn == conns[i] && m.Tools != nil {
+			h.told = &m
+		}
 	}
 	return found
 }

@@ -336,6 +336,53 @@ func TestBridgeSet(t *testing.T) {
 	})
 }
 
+func TestBridgeSwap(t *testing.T) {
+	by := func(who string, more ...func(*mcp.Server)) map[string]*mcp.Server {
+		return calc(append(more, tool("who", func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: who}}}, nil
+		}))...)
+	}
+	who := func(t *testing.T, cli *fakeCLI, want string) {
+		t.Helper()
+		if got := cli.ask("calc", callMessage("7", "who", "{}")); !strings.Contains(got, want) {
+			t.Errorf("%s was called, want %s", got, want)
+		}
+	}
+	bubble(t, "servers that offer the same take the place of others", by("the first"), func(t *testing.T, cli *fakeCLI) {
+		if cli.swap(t.Context(), by("the second")) {
+			t.Error("the CLI was not told of the first, and has to ask")
+		}
+		cli.manifests(t.Context())
+		for name, other := range map[string]map[string]*mcp.Server{
+			"nothing": {}, "another tool": by("the second", tool("more", quick)), "another name": {"other": by("the second")["calc"]},
+		} {
+			if cli.swap(t.Context(), other) {
+				t.Errorf("%s took the place", name)
+			}
+		}
+		who(t, cli, "the first")
+		for _, next := range []string{"the second", "the third"} {
+			if !cli.swap(t.Context(), by(next)) {
+				t.Errorf("%s did not take the place", next)
+			}
+			who(t, cli, next)
+		}
+		if said := cli.said(); len(said) > 0 {
+			t.Errorf("the CLI was told %q", said)
+		}
+	})
+	first := by("the first")
+	bubble(t, "not when the tools have changed since", first, func(t *testing.T, cli *fakeCLI) {
+		cli.manifests(t.Context())
+		tool("late", quick)(first["calc"])
+		synctest.Wait()
+		time.Sleep(time.Second) // the server tells a little later
+		if cli.swap(t.Context(), by("the second")) {
+			t.Error("the CLI knows of a tool that is not there")
+		}
+	})
+}
+
 func TestBridgeManifests(t *testing.T) {
 	bubble(t, "item 418: what the CLI need not ask", calc(), func(t *testing.T, cli *fakeCLI) {
 		want := `{"initializeResult":` + resultOf(t, cli.ask("calc", initializeMessage)) + `,"toolsListResult":` + resultOf(t, cli.ask("calc", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)) + `}`
@@ -385,7 +432,7 @@ func TestBridgeManifests(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 		for name, tools := range map[string]bool{"fast": true, "pages": false, "none": false, "restless": false} {
-			m, ok := got[name].(mcpManifest)
+			m, ok := got[name]
 			if !ok || (m.Tools != nil) != tools {
 				t.Errorf("%s: got %s, %s", name, m.Initialize, m.Tools)
 			}

@@ -25,7 +25,8 @@ type line struct {
 var errNobody = errors.New("nobody has taken this CLI yet")
 
 // through returns opts with callbacks that lead to the owner's, who has the same
-// ones. Servers of this process are left out: the CLI gets the owner's.
+// ones. The CLI is told of servers of this process, which takes it a while, but calls
+// those of its owner.
 func (l *line) through(opts claude.Options) claude.Options {
 	if opts.CanUseTool != nil {
 		opts.CanUseTool = func(ctx context.Context, q *claude.PermissionRequest) (claude.Decision, error) {
@@ -48,8 +49,6 @@ func (l *line) through(opts claude.Options) claude.Options {
 			list.Set(l.hooks(list, func(o *claude.Options) reflect.Value { return reflect.ValueOf(o.Hooks).Field(i) }))
 		}
 	}
-	opts.MCPServers = maps.Clone(opts.MCPServers)
-	maps.DeleteFunc(opts.MCPServers, func(_ string, s claude.MCPServer) bool { _, ok := s.(*claude.InProcess); return ok })
 	return opts
 }
 

@@ -103,7 +103,8 @@ rules:
 	}
 }
 
-// Before anybody has a CLI, what it asks is not allowed, and nothing is called.
+// Before anybody has a CLI, what it asks is not allowed, and nothing is called. It knows
+// the servers, whose tools it has no reason to call before there is a prompt.
 func TestNobodysCLI(t *testing.T) {
 	o := new(line).through(own("keeper", func(what string) { t.Errorf("%s was called", what) }))
 	if d, err := o.CanUseTool(t.Context(), &claude.PermissionRequest{}); d != nil || err == nil {
@@ -113,8 +114,8 @@ func TestNobodysCLI(t *testing.T) {
 		t.Errorf("a hook: %v, %v", out, err)
 	}
 	o.OnFrame()
-	if len(o.MCPServers) > 0 {
-		t.Errorf("it has servers: %v", o.MCPServers)
+	if len(o.MCPServers) != 1 {
+		t.Errorf("it has the servers %v", o.MCPServers)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/dfaf701a/nestor/api"
@@ -111,30 +113,32 @@ func (b *bench) all(ctx context.Context) error {
 		return cmd
 	}
 	shell := func(level int) *exec.Cmd { return bare(fmt.Sprint("shell ", level)) }
+	plain := func(level int) *exec.Cmd { // a turn, or two
+		if level == 0 {
+			return bare("hello")
+		}
+		return bare("tool")
+	}
 	sides := []*side{
+		{command: plain},
 		{what: "`claude -p` in Bash", command: shell},
 		{what: "Nestor, Claude CLI", command: b.ours(ctx, "lone", "sdk", "spawn")},
 		{what: "the same, less what a model takes to write", command: b.ours(ctx, "lone", "sdk", "write"), model: writing},
-		{what: "Nestor, Claude CLIs kept ready by a daemon", command: b.ours(ctx, "served", "sdk", "spawn"), ready: true},
+		{what: "Nestor, Claude CLIs kept ready by a daemon", command: b.ours(ctx, "served", "sdk", "spawn"), served: true},
 		{what: "Nestor, our own loop", command: b.ours(ctx, "lone", "api", "spawn")},
-		{what: "Nestor, our own loop in a daemon", command: b.ours(ctx, "served", "api", "spawn")},
+		{what: "Nestor, our own loop in a daemon", command: b.ours(ctx, "served", "api", "spawn"), served: true},
 	}
-	stop, err := b.serve(ctx)
+	daemon, err := b.serve(ctx)
 	if err != nil {
 		return err
 	}
-	var calling []time.Duration          // bare runs with a tool call
+	stop := daemon.stop
 	for round := range rounds + warmUp { // the first make files and are learned from, and are not counted
-		took, err := measure(bare("tool"))
-		if err != nil {
-			return errors.Join(err, stop())
-		}
-		if round >= warmUp {
-			calling = append(calling, took)
-		}
-		for _, s := range sides {
+		for _, i := range rand.Perm(len(sides)) {
+			s := sides[i]
+			daemon.sleep(round > 0 && !s.served) // not while it is starting
 			for j, level := range []int{0, depth} {
-				if s.ready && round >= warmUp {
+				if s.served && round >= warmUp {
 					if err := b.await(ctx); err != nil {
 						return errors.Join(err, stop())
 					}
@@ -152,7 +156,7 @@ func (b *bench) all(ctx context.Context) error {
 	if err := stop(); err != nil {
 		return err
 	}
-	report(sides, median(calling))
+	report(sides[0], sides[1:])
 	return nil
 }
 
@@ -160,18 +164,18 @@ func (b *bench) all(ctx context.Context) error {
 type side struct {
 	what    string
 	command func(level int) *exec.Cmd
-	ready   bool          // CLIs are waited for before each command
+	served  bool          // by the daemon, whose CLIs are waited for before each command
 	model   time.Duration // what the model takes to write the call of a level
 	took    [2][]time.Duration
 }
 
-// report prints what was found. calling is a bare run that calls a tool, as those do
-// that start another.
-func report(sides []*side, calling time.Duration) {
-	fmt.Printf("%s/%s, %d cores, %s; medians of %d processes each, started in turn.\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rounds)
+// report prints what was found. The bare runs of plain answer, and call a tool before,
+// as those do that start another.
+func report(plain *side, sides []*side) {
+	fmt.Printf("%s/%s, %d cores, %s; medians of %d processes each, in an order that is drawn anew each time.\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rounds)
 	fmt.Printf("| agents | one alone | %d levels below it | a level | over a bare `claude -p` | over one that calls a tool | times as fast as nested ones |\n|---|---|---|---|---|---|---|\n", depth)
-	bare := median(sides[0].took[0])
-	nested := (median(sides[0].took[1]) - bare) / depth
+	bare, calling := median(plain.took[0]), median(plain.took[1])
+	nested := (median(sides[0].took[1]) - median(sides[0].took[0])) / depth
 	for _, s := range sides {
 		alone, all := median(s.took[0]), median(s.took[1])-depth*s.model
 		level := (all - alone) / depth
@@ -194,8 +198,14 @@ func (b *bench) env() []string {
 	}
 }
 
-// serve starts the daemon of project served.
-func (b *bench) serve(ctx context.Context) (stop func() error, err error) {
+// daemon serves project served.
+type daemon struct {
+	cmd    *exec.Cmd
+	asleep bool
+}
+
+// serve starts the daemon.
+func (b *bench) serve(ctx context.Context) (*daemon, error) {
 	cmd := exec.CommandContext(ctx, os.Getenv(nestorVariable), "serve", "--dir", filepath.Join(b.dir, "served"))
 	cmd.Env, cmd.Stderr = b.env(), os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -208,10 +218,25 @@ func (b *bench) serve(ctx context.Context) (stop func() error, err error) {
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		return nil, fmt.Errorf("the daemon says nothing: %w", err)
 	}
-	return func() error {
-		cmd.Process.Signal(os.Interrupt)
-		return cmd.Wait()
-	}, nil
+	return &daemon{cmd: cmd}, nil
+}
+
+// sleep has the daemon sleep, or wake up: awake it would start CLIs to keep ready
+// beside what is measured.
+func (d *daemon) sleep(asleep bool) {
+	switch {
+	case asleep && !d.asleep:
+		d.cmd.Process.Signal(syscall.SIGSTOP)
+	case !asleep && d.asleep:
+		d.cmd.Process.Signal(syscall.SIGCONT)
+	}
+	d.asleep = asleep
+}
+
+func (d *daemon) stop() error {
+	d.sleep(false)
+	d.cmd.Process.Signal(os.Interrupt)
+	return d.cmd.Wait()
 }
 
 // await waits until the daemon has a CLI ready for every level.
@@ -224,6 +249,7 @@ func (b *bench) await(ctx context.Context) error {
 			return err
 		}
 		if info.Ready >= depth+1 {
+			time.Sleep(time.Second) // they go on with something for a while
 			return nil
 		}
 		time.Sleep(50 * time.Millisecond)
