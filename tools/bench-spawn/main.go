@@ -19,8 +19,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/dfaf701a/nestor/api"
@@ -136,7 +136,9 @@ func (b *bench) all(ctx context.Context) error {
 	for round := range rounds + warmUp { // the first make files and are learned from, and are not counted
 		for _, i := range rand.Perm(len(sides)) {
 			s := sides[i]
-			daemon.sleep(round > 0 && !s.served) // not while it is starting
+			if err := daemon.sleep(round > 0 && !s.served); err != nil { // not while it is starting
+				return errors.Join(err, stop())
+			}
 			for j, level := range []int{0, depth} {
 				if s.served && round >= warmUp {
 					if err := b.await(ctx); err != nil {
@@ -223,20 +225,22 @@ func (b *bench) serve(ctx context.Context) (*daemon, error) {
 
 // sleep has the daemon sleep, or wake up: awake it would start CLIs to keep ready
 // beside what is measured.
-func (d *daemon) sleep(asleep bool) {
-	switch {
-	case asleep && !d.asleep:
-		d.cmd.Process.Signal(syscall.SIGSTOP)
-	case !asleep && d.asleep:
-		d.cmd.Process.Signal(syscall.SIGCONT)
+func (d *daemon) sleep(asleep bool) error {
+	if asleep == d.asleep {
+		return nil
+	}
+	signal := "-CONT"
+	if asleep {
+		signal = "-STOP"
 	}
 	d.asleep = asleep
+	return exec.Command("kill", signal, strconv.Itoa(d.cmd.Process.Pid)).Run()
 }
 
 func (d *daemon) stop() error {
-	d.sleep(false)
+	err := d.sleep(false)
 	d.cmd.Process.Signal(os.Interrupt)
-	return d.cmd.Wait()
+	return errors.Join(err, d.cmd.Wait())
 }
 
 // await waits until the daemon has a CLI ready for every level.
