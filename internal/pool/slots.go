@@ -119,6 +119,9 @@ func (s *Slot) Claim(ctx context.Context, c Claim) error {
 	s.claim, s.claimed = c, true
 	if s.held && s.s.allowed(c) {
 		s.s.use(c, 1)
+		if s.asked {
+			s.s.dispatch() // who wanted it needs another
+		}
 		s.s.mu.Unlock()
 		return nil
 	}

@@ -94,6 +94,30 @@ func TestIdleSlotIsWanted(t *testing.T) {
 	})
 }
 
+// Who looks for work may find some in the moment in which its slot is wanted: then
+// the next idle one is.
+func TestAnotherIdleSlotIsWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewSlots(SlotLimits{Total: 2})
+		a := take(t, s, Claim{})
+		a.Lend()
+		busy, idle := s.TryAcquire(), s.TryAcquire()
+		back := make(chan error, 1)
+		go func() { back <- a.Reclaim(t.Context()) }()
+		<-busy.Wanted()
+		if err := busy.Claim(t.Context(), Claim{}); err != nil {
+			t.Fatal(err)
+		}
+		<-idle.Wanted()
+		idle.Release()
+		if err := <-back; err != nil {
+			t.Error(err)
+		}
+		a.Release()
+		busy.Release()
+	})
+}
+
 func TestTryAcquireTakesNothingFromWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewSlots(SlotLimits{Total: 2, Providers: map[string]int{"p": 1}})
