@@ -3,17 +3,31 @@ package runner
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/dfaf701a/nestor/agent"
 )
 
+// lingers is how long an agent stays that may end behind its run. Who waits for the
+// result goes on in that time, and the end of a process would take the processor from it.
+const lingers = 250 * time.Millisecond
+
 // leaving are agents that end behind their runs: the Claude CLI takes some 30 ms to
 // exit, which nobody who waits for the result has to wait for.
 type leaving struct {
-	all sync.WaitGroup
+	all   sync.WaitGroup
+	hurry chan struct{} // closed when none is to linger any more
+	once  sync.Once     // closes it
 
-	mu       sync.Mutex               // guards what follows
-	sessions map[string]chan struct{} // of theirs; closed when they are gone
+	mu       sync.Mutex         // guards what follows
+	sessions map[string]*leaver // by their sessions
+}
+
+// leaver is an agent that ends behind its run.
+type leaver struct {
+	wanted chan struct{} // closed when somebody wants its session
+	once   sync.Once     // closes it
+	gone   chan struct{} // closed when it is
 }
 
 // mayLinger tells whether the agent may end behind its run: whether it has answered,
@@ -31,24 +45,28 @@ func (c *conversation) mayLinger(place Place, config agent.Config) bool {
 	return true
 }
 
-// add ends an agent that had the session.
+// add ends an agent that had the session, soon.
 func (l *leaving) add(session string, end func()) {
-	gone := make(chan struct{})
+	one := &leaver{wanted: make(chan struct{}), gone: make(chan struct{})}
 	l.mu.Lock()
-	if l.sessions == nil {
-		l.sessions = map[string]chan struct{}{}
-	}
-	l.sessions[session] = gone
+	l.sessions[session] = one
 	l.mu.Unlock()
 	l.all.Go(func() {
 		defer func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			if l.sessions[session] == gone {
+			if l.sessions[session] == one {
 				delete(l.sessions, session)
 			}
-			close(gone)
+			close(one.gone)
 		}()
+		late := time.NewTimer(lingers)
+		defer late.Stop()
+		select {
+		case <-late.C:
+		case <-one.wanted:
+		case <-l.hurry:
+		}
 		end()
 	})
 }
@@ -56,13 +74,14 @@ func (l *leaving) add(session string, end func()) {
 // gone waits until no agent has the session that was given to it before.
 func (l *leaving) gone(ctx context.Context, session string) error {
 	l.mu.Lock()
-	gone := l.sessions[session]
+	one := l.sessions[session]
 	l.mu.Unlock()
-	if session == "" || gone == nil {
+	if session == "" || one == nil {
 		return nil
 	}
+	one.once.Do(func() { close(one.wanted) })
 	select {
-	case <-gone:
+	case <-one.gone:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -71,4 +90,7 @@ func (l *leaving) gone(ctx context.Context, session string) error {
 
 // Wait returns when the agents of runs that were executed are gone. It is called when
 // no more are.
-func (r *Runner) Wait() { r.leaving.all.Wait() }
+func (r *Runner) Wait() {
+	r.leaving.once.Do(func() { close(r.leaving.hurry) })
+	r.leaving.all.Wait()
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,9 @@ type slow struct {
 	command bool          // its agents run a command first
 	letGo   chan struct{} // closed to let them end
 	made    int
+	config  agent.Config // of the last
+
+	told atomic.Pointer[time.Time] // when one was first told to end
 }
 
 func (p *slow) Type() string               { return "slow" }
@@ -27,6 +31,7 @@ func (p *slow) Check(context.Context) bool { return true }
 
 func (p *slow) Create(_ context.Context, c agent.Config) (agent.Agent, error) {
 	p.made++
+	p.config = c
 	return &slowAgent{p, c}, nil
 }
 
@@ -52,6 +57,7 @@ func (a *slowAgent) Handle(ctx context.Context, _ agent.Message) iter.Seq2[agent
 }
 
 func (a *slowAgent) Shutdown(context.Context) error {
+	a.told.CompareAndSwap(nil, new(time.Now()))
 	<-a.letGo
 	return nil
 }
@@ -158,4 +164,77 @@ func TestSessionIsLeftBeforeItIsGoneOnWith(t *testing.T) {
 			t.Errorf("%d agents were made, want 3", p.made)
 		}
 	})
+}
+
+// An agent that may end behind its run is not ended at once, while who waited for it
+// goes on, unless its session is wanted or all is to end.
+func TestAgentLingers(t *testing.T) {
+	for name, test := range map[string]struct {
+		then    func(context.Context, *runner.Runner)
+		lingers bool
+	}{
+		"nothing happens":       {func(context.Context, *runner.Runner) { time.Sleep(time.Minute) }, true},
+		"another run":           {execute(""), true},
+		"its session is wanted": {execute("s1"), false},
+		"the runner ends":       {func(_ context.Context, r *runner.Runner) { r.Wait() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &slow{letGo: make(chan struct{})}
+				close(p.letGo)
+				providers, err := agent.NewProviders(p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := runner.New(runner.Options{Providers: providers, Provider: "slow", Workspace: watched{}})
+				began := time.Now()
+				execute("")(t.Context(), r)
+				test.then(t.Context(), r)
+				synctest.Wait()
+				if told := p.told.Load(); (told == nil || told.After(began)) != test.lingers {
+					t.Errorf("the agent was told to end at %v, its run at %v", told, began)
+				}
+				r.Wait()
+			})
+		})
+	}
+}
+
+// execute returns what executes a run that goes on with a session.
+func execute(session string) func(context.Context, *runner.Runner) {
+	return func(ctx context.Context, r *runner.Runner) {
+		r.Execute(ctx, runner.Run{ID: id, Root: root, Session: session}, &records{})
+	}
+}
+
+// A folder that is watched costs the CLI a question before each call that may change it,
+// and calls of servers are among them only if there are others than the host's.
+func TestCallsThatAreAskedAbout(t *testing.T) {
+	for name, test := range map[string]struct {
+		servers map[string]agent.MCPServer // of the definition
+		sources []string
+		match   string
+	}{
+		"the host's alone":  {match: "^(Bash|PowerShell|REPL|Monitor|Skill)$"},
+		"a definition's":    {servers: map[string]agent.MCPServer{"files": {}}, match: "^(Bash|PowerShell|REPL|Monitor|Skill|mcp__.*)$"},
+		"those of settings": {sources: []string{"user"}, match: "^(Bash|PowerShell|REPL|Monitor|Skill|mcp__.*)$"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &slow{letGo: make(chan struct{})}
+			close(p.letGo)
+			providers, err := agent.NewProviders(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			brief := func(context.Context, runner.Run, runner.Place, runner.Rights) (runner.Brief, error) {
+				return runner.Brief{Servers: test.servers}, nil
+			}
+			r := runner.New(runner.Options{Providers: providers, Provider: "slow", Workspace: watched{}, Settings: test.sources, Brief: brief})
+			r.Execute(t.Context(), runner.Run{ID: id, Root: root, Servers: map[string]agent.MCPServer{"nestor": {}}}, &records{})
+			r.Wait()
+			if hooks := p.config.Hooks.PreToolUse; len(hooks) != 1 || hooks[0].Match.String() != test.match {
+				t.Errorf("the CLI asks by %+v", hooks)
+			}
+		})
+	}
 }

@@ -136,7 +136,7 @@ type Options struct {
 // Runner executes runs. Its methods may be called from any goroutine.
 type Runner struct {
 	opts    Options
-	leaving leaving // agents that end behind their runs
+	leaving *leaving // agents that end behind their runs
 }
 
 // New returns a runner.
@@ -150,7 +150,7 @@ func New(opts Options) *Runner {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Runner{opts: opts}
+	return &Runner{opts: opts, leaving: &leaving{hurry: make(chan struct{}), sessions: map[string]*leaver{}}}
 }
 
 // Provider returns the type of the provider that a task runs on.
@@ -399,9 +399,12 @@ func (r *Runner) config(ctx context.Context, run Run, provider string, place Pla
 			c.Hooks.PreToolUse = append([]claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{talk.gate(rights.Decide, run.Ask != nil)}, c.Hooks.PreToolUse...)
 		}
 	}
-	if place.Watch != nil {
-		c.Hooks.PreToolUse = append(slices.Clip(c.Hooks.PreToolUse), talk.writes.hook())
+	if err := r.brief(ctx, run, place, rights, &c, talk); err != nil {
+		return c, err
 	}
-	err := r.brief(ctx, run, place, rights, &c, talk)
-	return c, err
+	if place.Watch != nil {
+		others := len(c.SettingSources) > 0 || len(talk.brief.Servers) > 0
+		c.Hooks.PreToolUse = append(slices.Clip(c.Hooks.PreToolUse), talk.writes.hook(others))
+	}
+	return c, nil
 }

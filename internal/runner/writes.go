@@ -53,14 +53,22 @@ func newWrites(place Place, talk *conversation) *writes {
 	return &writes{place: place, talk: talk, ready: make(chan struct{}), calls: map[string]*written{}, echo: map[string]time.Time{}}
 }
 
-// commands matches the tools that may change files which they do not name. It is
-// about these alone, for a hook costs the CLI a question and an answer.
-var commands = claude.Pattern(`^(Bash|PowerShell|REPL|Monitor|Skill|mcp__.*)$`)
+// The tools that may change files which they do not name, without those of servers and
+// with them. A hook is about these alone, for it costs the CLI a question and an answer.
+var (
+	commands    = claude.Pattern(`^(Bash|PowerShell|REPL|Monitor|Skill)$`)
+	allCommands = claude.Pattern(`^(Bash|PowerShell|REPL|Monitor|Skill|mcp__.*)$`)
+)
 
-// hook has the folder looked at before the first call that may change anything.
-func (w *writes) hook() claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput] {
+// hook has the folder looked at before the first call that may change anything. There
+// are servers besides those of the host if others is true.
+func (w *writes) hook(others bool) claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput] {
+	match := commands
+	if others {
+		match = allCommands
+	}
 	return claude.Hook[claude.PreToolUseInput, claude.PreToolUseOutput]{
-		Match: commands,
+		Match: match,
 		Func: func(ctx context.Context, in *claude.PreToolUseInput) (*claude.PreToolUseOutput, error) {
 			if !w.harmless(in.Tool) {
 				w.begin(ctx)

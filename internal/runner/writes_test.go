@@ -183,7 +183,7 @@ func TestFolderIsWatchedFromTheFirstCommand(t *testing.T) {
 		looked++
 		return nil, errors.New("not here")
 	}}, c)
-	call := w.hook().Func
+	call := w.hook(true).Func
 	for _, step := range []struct {
 		tool string
 		want int
