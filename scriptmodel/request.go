@@ -38,13 +38,35 @@ func newRequest(r *http.Request) *Request {
 
 // body is a request to the Messages API, as far as we read it.
 type body struct {
-	Model     string          `json:"model"`
-	MaxTokens *int            `json:"max_tokens"`
-	Stream    bool            `json:"stream"`
-	System    content         `json:"system"`
-	Messages  []message       `json:"messages"`
-	Tools     []tool          `json:"tools"`
-	Thinking  json.RawMessage `json:"thinking"`
+	Model       string          `json:"model"`
+	MaxTokens   *int            `json:"max_tokens"`
+	Stream      bool            `json:"stream"`
+	RawSystem   json.RawMessage `json:"system"`
+	RawMessages json.RawMessage `json:"messages"`
+	Tools       []tool          `json:"tools"`
+	Thinking    json.RawMessage `json:"thinking"`
+
+	system   content
+	messages []message
+}
+
+// parse reads a body.
+func parse(text []byte) (*body, error) {
+	b := new(body)
+	if err := json.Unmarshal(text, b); err != nil {
+		return nil, err
+	}
+	if b.RawSystem != nil {
+		if err := json.Unmarshal(b.RawSystem, &b.system); err != nil {
+			return nil, fmt.Errorf("system: %w", err)
+		}
+	}
+	if b.RawMessages != nil {
+		if err := json.Unmarshal(b.RawMessages, &b.messages); err != nil {
+			return nil, fmt.Errorf("messages: %w", err)
+		}
+	}
+	return b, nil
 }
 
 type tool struct {
@@ -68,18 +90,19 @@ type block struct {
 }
 
 func (c *content) UnmarshalJSON(data []byte) error {
-	var text string
-	if json.Unmarshal(data, &text) == nil {
+	switch data[0] {
+	case '"':
+		var text string
+		if err := json.Unmarshal(data, &text); err != nil {
+			return err
+		}
 		*c = content{{Type: "text", Text: text}}
-		return nil
+	case '[':
+		var blocks []block
+		if json.Unmarshal(data, &blocks) == nil { // or it is not ours to read, as that of some blocks that is an object
+			*c = blocks
+		}
 	}
-	var blocks []block
-	if err := json.Unmarshal(data, &blocks); err != nil {
-		// Some blocks hold an object where we expect a list: not ours to read.
-		var one json.RawMessage
-		return json.Unmarshal(data, &one)
-	}
-	*c = blocks
 	return nil
 }
 
@@ -131,7 +154,7 @@ func (b *body) problem() string {
 }
 
 func (b *body) messagesProblem() string {
-	if len(b.Messages) == 0 {
+	if len(b.messages) == 0 {
 		return "messages: at least one message is required"
 	}
 	names := map[string]bool{}
@@ -142,7 +165,7 @@ func (b *body) messagesProblem() string {
 		names[t.Name] = true
 	}
 	open := map[string]bool{} // tool calls of the last assistant message
-	for i, m := range b.Messages {
+	for i, m := range b.messages {
 		if m.Role != "user" && m.Role != "assistant" && m.Role != "system" {
 			return fmt.Sprintf("messages.%d.role: Input should be 'user' or 'assistant'", i)
 		}
@@ -190,13 +213,13 @@ type prompt struct {
 type call struct{ toolResult bool }
 
 func (b *body) conversation() *conversation {
-	c := &conversation{body: b, system: b.System.text()}
+	c := &conversation{body: b, system: b.system.text()}
 	for _, t := range b.Tools {
 		c.tools = append(c.tools, t.Name)
 	}
 	c.prompts = []prompt{{}} // what precedes the first prompt: rarely anything
 	hasResult := false
-	for _, m := range b.Messages {
+	for _, m := range b.messages {
 		if m.Role == "assistant" {
 			last := &c.prompts[len(c.prompts)-1]
 			last.calls = append(last.calls, call{hasResult})
@@ -220,8 +243,8 @@ func (b *body) conversation() *conversation {
 func (c *conversation) last() *prompt { return &c.prompts[len(c.prompts)-1] }
 
 func (c *conversation) toolResults() (texts []string) {
-	for i := len(c.body.Messages) - 1; i >= 0 && c.body.Messages[i].Role != "assistant"; i-- {
-		texts = append(c.body.Messages[i].Content.toolResults(), texts...)
+	for i := len(c.body.messages) - 1; i >= 0 && c.body.messages[i].Role != "assistant"; i-- {
+		texts = append(c.body.messages[i].Content.toolResults(), texts...)
 	}
 	return texts
 }

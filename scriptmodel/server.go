@@ -1,7 +1,6 @@
 package scriptmodel
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -168,7 +167,7 @@ func (s *Server) messages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	req.Rule = c.rule
-	id, attempt := s.identify(b.Model, req.Body)
+	id, attempt := s.identify(b)
 	if pause(r.Context(), c.turn.Wait) != nil {
 		return // the client is gone
 	}
@@ -218,14 +217,9 @@ func (s *Server) whole(w http.ResponseWriter, r *http.Request, t *Turn, fail *Fa
 
 // identify names the n-th request of this content. Equal requests in the same
 // order get equal names, and no two answers share one.
-func (s *Server) identify(model string, text []byte) (id string, n int) {
-	var b struct {
-		System   json.RawMessage `json:"system"`
-		Messages json.RawMessage `json:"messages"`
-	}
-	json.Unmarshal(text, &b) // it was read before
+func (s *Server) identify(b *body) (id string, n int) {
 	sum := sha256.New()
-	for _, part := range [][]byte{[]byte(model), b.System, b.Messages} {
+	for _, part := range [][]byte{[]byte(b.Model), b.RawSystem, b.RawMessages} {
 		fmt.Fprintf(sum, "%d:%s", len(part), part)
 	}
 	key := [sha256.Size]byte(sum.Sum(nil))
@@ -267,8 +261,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (*Request, *body, 
 		return nil, nil, false
 	}
 	req.Body = text
-	b := new(body)
-	if err := json.NewDecoder(bytes.NewReader(text)).Decode(b); err != nil {
+	b, err := parse(text)
+	if err != nil {
 		s.refuse(w, req, http.StatusBadRequest, "invalid_request_error", "The request body is not valid JSON: "+err.Error())
 		return nil, nil, false
 	}
