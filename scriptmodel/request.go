@@ -89,6 +89,8 @@ type block struct {
 	Content   content `json:"content"`
 }
 
+// UnmarshalJSON reads what may be a content. Some blocks hold something else by that
+// name, which is not ours to read.
 func (c *content) UnmarshalJSON(data []byte) error {
 	switch data[0] {
 	case '"':
@@ -99,7 +101,7 @@ func (c *content) UnmarshalJSON(data []byte) error {
 		*c = content{{Type: "text", Text: text}}
 	case '[':
 		var blocks []block
-		if json.Unmarshal(data, &blocks) == nil { // or it is not ours to read, as that of some blocks that is an object
+		if json.Unmarshal(data, &blocks) == nil {
 			*c = blocks
 		}
 	}

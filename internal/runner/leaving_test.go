@@ -23,7 +23,7 @@ type slow struct {
 	made    int
 	config  agent.Config // of the last
 
-	told atomic.Pointer[time.Time] // when one was first told to end
+	told atomic.Bool // one was told to end
 }
 
 func (p *slow) Type() string               { return "slow" }
@@ -33,6 +33,21 @@ func (p *slow) Create(_ context.Context, c agent.Config) (agent.Agent, error) {
 	p.made++
 	p.config = c
 	return &slowAgent{p, c}, nil
+}
+
+// runner returns one that has the provider alone, in a folder that is watched if o
+// says nothing else.
+func (p *slow) runner(t *testing.T, o runner.Options) *runner.Runner {
+	t.Helper()
+	providers, err := agent.NewProviders(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Providers, o.Provider = providers, p.Type()
+	if o.Workspace == nil {
+		o.Workspace = watched{}
+	}
+	return runner.New(o)
 }
 
 type slowAgent struct {
@@ -57,7 +72,7 @@ func (a *slowAgent) Handle(ctx context.Context, _ agent.Message) iter.Seq2[agent
 }
 
 func (a *slowAgent) Shutdown(context.Context) error {
-	a.told.CompareAndSwap(nil, new(time.Now()))
+	a.told.Store(true)
 	<-a.letGo
 	return nil
 }
@@ -104,11 +119,7 @@ func TestAgentEndsBehindItsRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &slow{command: test.command, letGo: make(chan struct{})}
-				providers, err := agent.NewProviders(p)
-				if err != nil {
-					t.Fatal(err)
-				}
-				r := runner.New(runner.Options{Providers: providers, Provider: "slow", Workspace: test.place, Policy: test.rights, Settings: test.sources})
+				r := p.runner(t, runner.Options{Workspace: test.place, Policy: test.rights, Settings: test.sources})
 				executed := make(chan nestor.Result, 1)
 				go func() {
 					executed <- r.Execute(t.Context(), runner.Run{ID: id, Root: root, Servers: test.servers}, &records{})
@@ -132,11 +143,7 @@ func TestAgentEndsBehindItsRun(t *testing.T) {
 func TestSessionIsLeftBeforeItIsGoneOnWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &slow{letGo: make(chan struct{})}
-		providers, err := agent.NewProviders(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := runner.New(runner.Options{Providers: providers, Provider: "slow", Workspace: watched{}})
+		r := p.runner(t, runner.Options{})
 		run := runner.Run{ID: id, Root: root}
 		r.Execute(t.Context(), run, &records{})
 		other := run
@@ -173,7 +180,7 @@ func TestAgentLingers(t *testing.T) {
 		then    func(context.Context, *runner.Runner)
 		lingers bool
 	}{
-		"nothing happens":       {func(context.Context, *runner.Runner) { time.Sleep(time.Minute) }, true},
+		"nothing happens":       {func(context.Context, *runner.Runner) {}, true},
 		"another run":           {execute(""), true},
 		"its session is wanted": {execute("s1"), false},
 		"the runner ends":       {func(_ context.Context, r *runner.Runner) { r.Wait() }, false},
@@ -182,17 +189,16 @@ func TestAgentLingers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &slow{letGo: make(chan struct{})}
 				close(p.letGo)
-				providers, err := agent.NewProviders(p)
-				if err != nil {
-					t.Fatal(err)
-				}
-				r := runner.New(runner.Options{Providers: providers, Provider: "slow", Workspace: watched{}})
-				began := time.Now()
+				r := p.runner(t, runner.Options{})
 				execute("")(t.Context(), r)
 				test.then(t.Context(), r)
 				synctest.Wait()
-				if told := p.told.Load(); (told == nil || told.After(began)) != test.lingers {
-					t.Errorf("the agent was told to end at %v, its run at %v", told, began)
+				if lingers := !p.told.Load(); lingers != test.lingers {
+					t.Errorf("the agent lingers: %v, want %v", lingers, test.lingers)
+				}
+				time.Sleep(time.Minute) // of the bubble's clock
+				if !p.told.Load() {
+					t.Error("the agent was never told to end")
 				}
 				r.Wait()
 			})
@@ -222,14 +228,10 @@ func TestCallsThatAreAskedAbout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &slow{letGo: make(chan struct{})}
 			close(p.letGo)
-			providers, err := agent.NewProviders(p)
-			if err != nil {
-				t.Fatal(err)
-			}
 			brief := func(context.Context, runner.Run, runner.Place, runner.Rights) (runner.Brief, error) {
 				return runner.Brief{Servers: test.servers}, nil
 			}
-			r := runner.New(runner.Options{Providers: providers, Provider: "slow", Workspace: watched{}, Settings: test.sources, Brief: brief})
+			r := p.runner(t, runner.Options{Settings: test.sources, Brief: brief})
 			r.Execute(t.Context(), runner.Run{ID: id, Root: root, Servers: map[string]agent.MCPServer{"nestor": {}}}, &records{})
 			r.Wait()
 			if hooks := p.config.Hooks.PreToolUse; len(hooks) != 1 || hooks[0].Match.String() != test.match {
