@@ -82,8 +82,10 @@ func startLocal(c Command) (*localProcess, error) {
 	started := make(chan error)
 	go func() {
 		// Linux ends the child when the thread that started it ends, so this
-		// one stays for as long as the child lives.
+		// one stays for as long as the child lives. Then it is given back: with a
+		// goroutine that holds it it would end, and all else that it started.
 		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
 		for _, f := range theirs {
 			f.Close()

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -82,7 +83,9 @@ func run(ctx context.Context, argv []string, stdin []byte, timeout time.Duration
 	cmd.WaitDelay = grace
 	ownGroup(cmd)
 	cmd.Cancel = func() error { return killGroup(cmd.Process) }
+	runtime.LockOSThread() // Linux ends the command when the thread that started it ends
 	err := cmd.Run()
+	runtime.UnlockOSThread()
 	if cmd.Process != nil {
 		endGroup(cmd.Process) // what it left
 	}

@@ -18,7 +18,7 @@ type program struct {
 	stdin  *os.File // what it reads
 	stdout *os.File // what it writes
 	stderr *lastWords
-	ended  chan struct{} // closed when it was waited for
+	ended  <-chan struct{} // closed when it was waited for
 }
 
 // startProgram starts a server, in a process group of its own.
@@ -38,7 +38,7 @@ func (s *Servers) startProgram(config agent.MCPServer) (*program, error) {
 		return nil, err
 	}
 	defer theirOut.Close()
-	p := &program{stdin: ourIn, stdout: ourOut, stderr: new(lastWords), ended: make(chan struct{})}
+	p := &program{stdin: ourIn, stdout: ourOut, stderr: new(lastWords)}
 	own := s.opts.Env
 	for key, value := range config.Env {
 		own = append(own[:len(own):len(own)], key+"="+value)
@@ -48,15 +48,11 @@ func (s *Servers) startProgram(config agent.MCPServer) (*program, error) {
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = theirIn, theirOut, p.stderr
 	p.cmd.WaitDelay = grace // what it started may hold its standard error
 	setAttributes(p.cmd)
-	if err := p.cmd.Start(); err != nil {
+	if p.ended, err = launch(p.cmd); err != nil {
 		ourIn.Close()
 		ourOut.Close()
 		return nil, fmt.Errorf("starting %s: %w", config.Command, err)
 	}
-	go func() {
-		defer close(p.ended)
-		p.cmd.Wait()
-	}()
 	return p, nil
 }
 

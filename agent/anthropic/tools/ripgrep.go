@@ -3,6 +3,7 @@ package tools
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -36,7 +37,7 @@ func (s *Set) sift(ctx context.Context, files []candidate, q query) ([]candidate
 	}
 	defer r.Close()
 	cmd.Stdout = w
-	err = cmd.Start()
+	ended, err := launch(cmd)
 	w.Close()
 	if err != nil {
 		return nil, err
@@ -46,9 +47,10 @@ func (s *Set) sift(ctx context.Context, files []candidate, q query) ([]candidate
 	if !stop() || err != nil {
 		killGroup(cmd.Process)
 	}
+	<-ended
 	// One is what it exits with when nothing was found.
-	if ended := cmd.Wait(); err == nil && ended != nil && cmd.ProcessState.ExitCode() != 1 {
-		err = ended
+	if state := cmd.ProcessState; err == nil && !state.Success() && state.ExitCode() != 1 {
+		err = errors.New(state.String())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("running ripgrep: %w", err)

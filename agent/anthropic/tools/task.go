@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -26,7 +27,7 @@ type task struct {
 	command string
 	cmd     *exec.Cmd
 	out     *output
-	ended   chan struct{} // closed by wait, when the command itself has ended
+	ended   <-chan struct{} // closed when the command itself has ended
 
 	mu      sync.Mutex // guards what follows
 	stopped string     // why it was ended, if it was
@@ -70,18 +71,32 @@ func (s *Set) start(command, where string) (*task, error) {
 	cmd.Stdout, cmd.Stderr = w, w
 	setAttributes(cmd)
 	s.started = true
-	if err := cmd.Start(); err != nil {
+	ended, err := launch(cmd)
+	if err != nil {
 		out.read.Close()
 		return nil, fmt.Errorf("starting %s: %w", s.shell, err)
 	}
-	t := &task{id: id, mark: mark, command: command, cmd: cmd, out: out, ended: make(chan struct{})}
+	t := &task{id: id, mark: mark, command: command, cmd: cmd, out: out, ended: ended}
 	s.tasks[id] = t
 	s.work.Go(out.drain)
-	s.work.Go(func() {
-		defer close(t.ended)
-		cmd.Wait()
-	})
 	return t, nil
+}
+
+// launch starts a command, and closes ended when it is over. Linux ends it with
+// the thread that started it, so that one stays for as long as the command runs.
+func launch(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
+	started, over := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait()
+			close(over)
+		}
+	}()
+	return over, <-started
 }
 
 // over tells whether the command itself has ended.
