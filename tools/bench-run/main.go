@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -30,8 +31,10 @@ import (
 )
 
 const (
-	roleVariable   = "BENCH_ROLE"   // settings of a bare provider, as JSON; modelRole; empty compares
-	modelRole      = "model"        // it serves the model, whose script is its input
+	roleVariable = "BENCH_ROLE" // settings of a bare provider, as JSON; modelRole; empty compares
+	modelRole    = "model"      // it serves the model, whose script is its input
+
+	rounds         = 41             // pairs of each row
 	nestorVariable = "BENCH_NESTOR" // the nestor command
 	onlyVariable   = "BENCH_ONLY"   // the provider that is measured; empty means both
 )
@@ -172,7 +175,7 @@ func (b *bench) all(ctx context.Context) error {
 	if err := b.configure(); err != nil {
 		return err
 	}
-	fmt.Printf("%s/%s, %d cores, %s; medians of 21 processes each, started in turn; what is added is the median of the pairs.\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version())
+	fmt.Printf("%s/%s, %d cores, %s; medians of %d processes each, started in turn; what is added is the median of the pairs (and in per cent between what it lies, with a probability of 95 %%).\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rounds)
 	fmt.Println("| what | bare provider | `nestor run` | added | bare provider | with a daemon | added |")
 	fmt.Println("|---|---|---|---|---|---|---|")
 	for _, provider := range []string{"api", "sdk"} {
@@ -181,10 +184,9 @@ func (b *bench) all(ctx context.Context) error {
 		}
 		for _, part := range []struct {
 			what, prompt string
-			rounds       int
 			until        moment
-		}{{"to the first event", "hello", 21, firstEvent}, {"to the first text", "hello", 21, firstText}, {"a hundred tool calls, 20 ms each to the model", "hundred", 21, theEnd}} {
-			if err := b.row(ctx, provider, part.what, part.prompt, part.rounds, part.until); err != nil {
+		}{{"to the first event", "hello", firstEvent}, {"to the first text", "hello", firstText}, {"a hundred tool calls, 20 ms each to the model", "hundred", theEnd}} {
+			if err := b.row(ctx, provider, part.what, part.prompt, part.until); err != nil {
 				return err
 			}
 		}
@@ -214,8 +216,8 @@ func (b *bench) configure() error {
 
 // row measures both sides in turn, without and with a daemon, and prints what it
 // found.
-func (b *bench) row(ctx context.Context, provider, what, prompt string, rounds int, until moment) error {
-	lone, fastLone, err := b.pairs(ctx, provider, prompt, rounds, until)
+func (b *bench) row(ctx context.Context, provider, what, prompt string, until moment) error {
+	lone, fastLone, err := b.pairs(ctx, provider, prompt, until)
 	if err != nil {
 		return err
 	}
@@ -232,7 +234,7 @@ func (b *bench) row(ctx context.Context, provider, what, prompt string, rounds i
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		return fmt.Errorf("the daemon says nothing: %w", err)
 	}
-	served, fastServed, err := b.pairs(ctx, provider, prompt, rounds, until)
+	served, fastServed, err := b.pairs(ctx, provider, prompt, until)
 	if err != nil {
 		return err
 	}
@@ -248,7 +250,7 @@ func (b *bench) row(ctx context.Context, provider, what, prompt string, rounds i
 // pairs measures the bare provider and 'nestor run' in turn, the one first and then
 // the other, and returns three columns, and what the faster half of each has for the
 // last one.
-func (b *bench) pairs(ctx context.Context, provider, prompt string, rounds int, until moment) (columns, fast string, err error) {
+func (b *bench) pairs(ctx context.Context, provider, prompt string, until moment) (columns, fast string, err error) {
 	var plain, ours, more []time.Duration
 	for i := range rounds + 1 { // the first time makes files, and is not counted
 		var took [2]time.Duration
@@ -267,14 +269,25 @@ func (b *bench) pairs(ctx context.Context, provider, prompt string, rounds int, 
 		}
 	}
 	base := median(plain)
-	columns = fmt.Sprintf("%.1f ms | %.1f ms | %s", ms(base), ms(median(ours)), added(base, median(more)))
+	low, high := around(more)
+	columns = fmt.Sprintf("%.1f ms | %.1f ms | %s (%.1f to %.1f)", ms(base), ms(median(ours)), added(base, median(more)), percent(low, base), percent(high, base))
 	base = fasterHalf(plain)
 	return columns, added(base, fasterHalf(ours)-base), nil
 }
 
 // added says what is taken more than base.
 func added(base, more time.Duration) string {
-	return fmt.Sprintf("%.1f ms, %.1f %%", ms(more), 100*float64(more)/float64(base))
+	return fmt.Sprintf("%.1f ms, %.1f %%", ms(more), percent(more, base))
+}
+
+func percent(part, of time.Duration) float64 { return 100 * float64(part) / float64(of) }
+
+// around returns between what the median lies of all that a list, which it sorts, could
+// have been, with a probability of 95 %, whatever their distribution is.
+func around(list []time.Duration) (low, high time.Duration) {
+	slices.Sort(list)
+	half := int(math.Ceil(0.98 * math.Sqrt(float64(len(list)))))
+	return list[max(len(list)/2-half, 0)], list[min(len(list)/2+half, len(list)-1)]
 }
 
 // fasterHalf returns the mean of the faster half of a list, which it sorts.

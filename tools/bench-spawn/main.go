@@ -31,7 +31,7 @@ import (
 const (
 	nestorVariable = "BENCH_NESTOR" // the nestor command
 	depth          = 3
-	rounds         = 11
+	rounds         = 21
 	warmUp         = 3
 )
 
@@ -174,15 +174,45 @@ type side struct {
 // report prints what was found. The bare runs of plain answer, and call a tool before,
 // as those do that start another.
 func report(plain *side, sides []*side) {
-	fmt.Printf("%s/%s, %d cores, %s; medians of %d processes each, in an order that is drawn anew each time.\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rounds)
+	fmt.Printf("%s/%s, %d cores, %s; medians of %d processes each, in an order that is drawn anew each time; and between what the last column lies, with a probability of 95 %%.\n\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), rounds)
 	fmt.Printf("| agents | one alone | %d levels below it | a level | over a bare `claude -p` | over one that calls a tool | times as fast as nested ones |\n|---|---|---|---|---|---|---|\n", depth)
 	bare, calling := median(plain.took[0]), median(plain.took[1])
-	nested := (median(sides[0].took[1]) - median(sides[0].took[0])) / depth
+	nested := sides[0]
 	for _, s := range sides {
-		alone, all := median(s.took[0]), median(s.took[1])-depth*s.model
-		level := (all - alone) / depth
-		fmt.Printf("| %s | %.0f ms | %.0f ms | %.0f ms | %+.0f ms | %+.0f ms | %.1f |\n", s.what, ms(alone), ms(all), ms(level), ms(level-bare), ms(level-calling), float64(nested)/float64(level))
+		alone, all, level := median(s.took[0]), median(s.took[1])-depth*s.model, s.level()
+		low, high := between(func() float64 { return float64(nested.again().level()) / float64(s.again().level()) })
+		fmt.Printf("| %s | %.0f ms | %.0f ms | %.0f ms | %+.0f ms | %+.0f ms | %.1f (%.1f to %.1f) |\n", s.what, ms(alone), ms(all), ms(level), ms(level-bare), ms(level-calling),
+			float64(nested.level())/float64(level), low, high)
 	}
+}
+
+// level returns what a level takes.
+func (s *side) level() time.Duration {
+	return (median(s.took[1])-median(s.took[0]))/depth - s.model
+}
+
+// again returns a side that took what s could have taken another time: times of s, drawn
+// with repetition.
+func (s *side) again() *side {
+	drawn := *s
+	for i, list := range s.took {
+		drawn.took[i] = make([]time.Duration, len(list))
+		for j := range drawn.took[i] {
+			drawn.took[i][j] = list[rand.IntN(len(list))]
+		}
+	}
+	return &drawn
+}
+
+// between returns between what 95 % of the values lie that are drawn.
+func between(draw func() float64) (low, high float64) {
+	const times = 1000
+	var all []float64
+	for range times {
+		all = append(all, draw())
+	}
+	slices.Sort(all)
+	return all[times/40], all[times-times/40]
 }
 
 // ours returns how Nestor is started in a project, with the script of a prompt.
