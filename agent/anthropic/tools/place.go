@@ -281,7 +281,7 @@ func (s *Set) openIn(dir *os.Root, name, path string) (*os.File, fs.FileInfo, er
 	if err == nil {
 		err = s.readable(after, path) // it may have got another link since
 	}
-	if err == nil && !s.opts.HardLinks && !stillNamed(f) {
+	if err == nil && !s.opts.HardLinks && !stillNamed(dir, name, f) {
 		err = errChanged
 	}
 	if err != nil {

@@ -1,27 +1,48 @@
 package tools
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
-	"strings"
+	"path/filepath"
 )
 
-// stillNamed tells whether the name that f was opened by still exists, perhaps
-// as another name. One that ends in "(deleted)" does not count.
+// stillNamed tells whether f, which was opened as name in dir, still has that name.
 //
 // It makes the count of hard links mean something. A file outside that is linked
 // in, opened, and unlinked before it is looked at has one link, like any other.
 // But a name that is taken away is gone for good, as far as the open file is
 // concerned: if it is there now, it was there when the links were counted, and
 // was the one that was counted.
-func stillNamed(f *os.File) bool {
-	conn, err := f.SyscallConn()
+//
+// Linux counts a name down before it takes it away, and has the folder locked
+// meanwhile. Who reads the folder waits for that.
+func stillNamed(dir *os.Root, name string, f *os.File) bool {
+	d, err := dir.Open(".")
 	if err != nil {
 		return false
 	}
-	var path string
-	if cerr := conn.Control(func(fd uintptr) { path, err = os.Readlink(fmt.Sprint("/proc/self/fd/", fd)) }); cerr != nil || err != nil {
+	defer d.Close()
+	if _, err := d.Readdirnames(1); err != nil && !errors.Is(err, io.EOF) {
 		return false
 	}
-	return !strings.HasSuffix(path, " (deleted)")
+	folder, err := pathOf(d)
+	if err != nil {
+		return false
+	}
+	path, err := pathOf(f)
+	return err == nil && path == filepath.Join(folder, name) // one that is gone ends in " (deleted)"
+}
+
+// pathOf returns the path that an open file has now.
+func pathOf(f *os.File) (path string, err error) {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return "", err
+	}
+	if cerr := conn.Control(func(fd uintptr) { path, err = os.Readlink(fmt.Sprint("/proc/self/fd/", fd)) }); cerr != nil {
+		return "", cerr
+	}
+	return path, err
 }
