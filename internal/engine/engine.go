@@ -90,7 +90,7 @@ type Engine struct {
 	offers atomic.Int32 // slots in this process that wait for a task, or are about to
 	vacant chan vacancy // them: sent by Work, received by who submits, never closed
 
-	lastHanded atomic.Int64 // when one was had, at first when the engine was made, in nanoseconds since 1970
+	lastTaken atomic.Int64 // when one got a task, at first when the engine was made, in nanoseconds since 1970
 
 	before   time.Time     // when a document was last changed before this process
 	repaired chan struct{} // closed when what was left undone in the last moments before it is done
@@ -134,8 +134,8 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 	}
 	e.notices.listeners = map[nestor.ID][]chan uint64{}
 	e.quiet.L = &e.mu
-	close(e.ahead.sent)                       // nothing is
-	e.lastHanded.Store(time.Now().UnixNano()) // whoever is to work here is about to begin
+	close(e.ahead.sent)                      // nothing is
+	e.lastTaken.Store(time.Now().UnixNano()) // whoever is to work here is about to begin
 	e.before, e.mended = stream.CachedInfo().State.LastTime, sync.OnceFunc(func() { close(e.repaired) })
 	if e.whole {
 		e.mended()

@@ -27,8 +27,12 @@ type vacancy struct {
 
 const (
 	// vacantWithin is how long a slot that waits may take to be had, and how long
-	// after one was had the next is thought to come free soon.
+	// after one got a task the next is thought to come free soon.
 	vacantWithin = 10 * time.Millisecond
+	// vacantAtMost is how long a root waits for a slot while others get theirs. One
+	// that is put into the queue is written twice as often: a machine that is busy
+	// would fall behind, and put the next ones there, too.
+	vacantAtMost = 250 * time.Millisecond
 	// claimedWithin is how long it may take until the task may run in it.
 	claimedWithin = 20 * time.Millisecond
 	// messageAfter is how long a run is at work without a message in the queue.
@@ -42,20 +46,13 @@ func (e *Engine) hand(ctx context.Context, in plan.Submit) bool {
 	if !e.opts.Alone || in.Task.Label != "" || len(in.Task.After) > 0 {
 		return false
 	}
-	if e.offers.Load() == 0 && time.Since(time.Unix(0, e.lastHanded.Load())) > vacantWithin {
+	if e.offers.Load() == 0 && !e.moving() {
 		return false
 	}
-	late := time.NewTimer(vacantWithin)
-	defer late.Stop()
-	var v vacancy
-	select {
-	case v = <-e.vacant:
-	case <-late.C:
-		return false
-	case <-ctx.Done():
+	v, ok := e.vacancy(ctx)
+	if !ok {
 		return false
 	}
-	e.lastHanded.Store(time.Now().UnixNano())
 	release := func() {
 		v.slot.Release()
 		v.over()
@@ -76,6 +73,31 @@ func (e *Engine) hand(ctx context.Context, in plan.Submit) bool {
 		x.perform(work, v.worker, en)
 	}()
 	return true
+}
+
+// moving tells whether a slot here got a task just now, so that another one may soon.
+func (e *Engine) moving() bool {
+	return time.Since(time.Unix(0, e.lastTaken.Load())) <= vacantWithin
+}
+
+// vacancy waits for a slot, for as long as slots get tasks.
+func (e *Engine) vacancy(ctx context.Context) (v vacancy, ok bool) {
+	begin := time.Now()
+	late := time.NewTimer(vacantWithin)
+	defer late.Stop()
+	for {
+		select {
+		case v = <-e.vacant:
+			return v, true
+		case <-late.C:
+			if !e.moving() || time.Since(begin) > vacantAtMost {
+				return v, false
+			}
+			late.Reset(vacantWithin)
+		case <-ctx.Done():
+			return v, false
+		}
+	}
 }
 
 // handed writes that a root is at work in the slot of x.

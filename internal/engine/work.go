@@ -83,6 +83,9 @@ func (e *Engine) Work(ctx context.Context, w Worker) error {
 		}
 		all.Add(1) // for the first, if it is had
 		messages, had, err := tasks.next(ctx, free, vacancy{ctx, w, free[0], all.Done})
+		if had || len(messages) > 0 {
+			e.lastTaken.Store(time.Now().UnixNano())
+		}
 		if had {
 			e.offers.Add(-1)
 			free = free[1:]
