@@ -281,8 +281,11 @@ func (s *Set) openIn(dir *os.Root, name, path string) (*os.File, fs.FileInfo, er
 	if err == nil {
 		err = s.readable(after, path) // it may have got another link since
 	}
-	if err == nil && !s.opts.HardLinks && !stillNamed(dir, name, f) {
-		err = errChanged
+	if err == nil && !s.opts.HardLinks {
+		still, nerr := stillNamed(dir, name, f)
+		if err = nerr; err == nil && !still {
+			err = errChanged
+		}
 	}
 	if err != nil {
 		f.Close()

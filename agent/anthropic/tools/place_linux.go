@@ -18,21 +18,21 @@ import (
 //
 // Linux counts a name down before it takes it away, and has the folder locked
 // meanwhile. Who reads the folder waits for that.
-func stillNamed(dir *os.Root, name string, f *os.File) bool {
+func stillNamed(dir *os.Root, name string, f *os.File) (bool, error) {
 	d, err := dir.Open(".")
 	if err != nil {
-		return false
+		return false, fmt.Errorf("the folder must be readable, or nobody knows whether the file is linked in from elsewhere: %w", err)
 	}
 	defer d.Close()
 	if _, err := d.Readdirnames(1); err != nil && !errors.Is(err, io.EOF) {
-		return false
+		return false, err
 	}
 	folder, err := pathOf(d)
 	if err != nil {
-		return false
+		return false, err
 	}
 	path, err := pathOf(f)
-	return err == nil && path == filepath.Join(folder, name) // one that is gone ends in " (deleted)"
+	return path == filepath.Join(folder, name), err // one that is gone ends in " (deleted)"
 }
 
 // pathOf returns the path that an open file has now.

@@ -3,6 +3,9 @@ package tools
 import (
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -38,7 +41,7 @@ func TestLinkThatIsBeingRemoved(t *testing.T) {
 		}
 		if info, err := f.Stat(); err == nil && os.SameFile(info, secret) && hardLinks(info) == 1 {
 			single++
-			if stillNamed(root, "file", f) {
+			if still, _ := stillNamed(root, "file", f); still {
 				t.Error("it is taken for a file of the folder alone")
 				single += rounds() // a few of them are enough
 			}
@@ -46,4 +49,36 @@ func TestLinkThatIsBeingRemoved(t *testing.T) {
 		f.Close()
 	}
 	t.Logf("%d such moments in %d tries", single, tries)
+}
+
+// A file in a folder that may be entered and not read is not read either, and who wants
+// it hears why.
+func TestFolderThatCannotBeRead(t *testing.T) {
+	s, dir, _ := fenced(t, Options{})
+	if err := os.WriteFile(filepath.Join(dir, "file"), []byte("text"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := os.Chmod(dir, 0o111); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(dir, 0o700)
+	const nobody = 65534 // root may read everything
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer syscall.RawSyscall(syscall.SYS_SETFSUID, uintptr(os.Geteuid()), 0, 0)
+	if os.Geteuid() == 0 {
+		syscall.RawSyscall(syscall.SYS_SETFSUID, nobody, 0, 0) // of this thread alone
+	}
+	f, _, err := s.openIn(root, "file", "file")
+	if err == nil {
+		f.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "folder must be readable") {
+		t.Errorf("got %v", err)
+	}
 }
