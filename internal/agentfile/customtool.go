@@ -21,9 +21,14 @@ const (
 )
 
 var (
-	toolName    = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	identifier  = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 	placeholder = regexp.MustCompile(`\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}`)
 )
+
+// isName tells whether a tool or a server of tools can have the name. The length is not
+// in the pattern: one of {1,64} takes as long to compile as all others together, whenever
+// the program starts.
+func isName(name string) bool { return len(name) <= 64 && identifier.MatchString(name) }
 
 func readCustomTools(p *parser, f field) error {
 	items, err := f.value.Items()
@@ -56,7 +61,7 @@ func readCustomTool(n *yamltree.Node) (CustomTool, error) {
 	switch {
 	case err != nil:
 		return t, err
-	case !toolName.MatchString(t.Name):
+	case !isName(t.Name):
 		return t, n.Errorf("a custom tool needs a name of letters, digits, - and _, at most 64 of them, got %.80q", t.Name)
 	case len(t.Command) == 0:
 		return t, n.Errorf("the tool %s needs a command, as a list of the program and its arguments: [grep, -c, \"{{word}}\"]", t.Name)

@@ -365,13 +365,11 @@ func readServers(p *parser, f field) error {
 	return join(errs)
 }
 
-var serverName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-
 func readServerMap(p *parser, n *yamltree.Node) error {
 	fields, err := n.Fields()
 	errs := []error{err}
 	for _, one := range fields {
-		if !serverName.MatchString(one.Key) || strings.Contains(one.Key, "__") {
+		if !isName(one.Key) || strings.Contains(one.Key, "__") {
 			errs = append(errs, one.Place.Errorf("%.60q is no name of a server; want letters, digits, - and _", one.Key))
 			continue
 		}
