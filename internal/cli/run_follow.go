@@ -32,7 +32,7 @@ type following struct {
 	stdout, stderr io.Writer
 	stdin          io.Reader // a terminal where somebody can answer; nil if there is none
 
-	key  string    // of the submission, so that it can be made again
+	key  string    // of the submission, so that it can be made again if a daemon goes away; empty if this command is the only one there was
 	id   nestor.ID // empty until it is submitted
 	seen uint64    // the position of the last event
 	view view
@@ -64,12 +64,15 @@ func (f *following) run(parent context.Context) error {
 	interrupts := make(chan os.Signal, 4)
 	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(interrupts)
-	f.key, f.view = rand.Text(), f.newView()
+	f.view = f.newView()
 	for {
 		l, err := dial(ctx, f.daemon)
 		if err != nil {
 			f.view.close(nil)
 			return err
+		}
+		if !l.own && f.key == "" {
+			f.key = rand.Text()
 		}
 		end, err := f.follow(ctx, l, interrupts)
 		if err == nil {
