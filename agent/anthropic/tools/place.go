@@ -282,10 +282,7 @@ func (s *Set) openIn(dir *os.Root, name, path string) (*os.File, fs.FileInfo, er
 		err = s.readable(after, path) // it may have got another link since
 	}
 	if err == nil && !s.opts.HardLinks {
-		still, nerr := stillNamed(dir, name, f)
-		if err = nerr; err == nil && !still {
-			err = errChanged
-		}
+		err = checkName(dir, name, f)
 	}
 	if err != nil {
 		f.Close()

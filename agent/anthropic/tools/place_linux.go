@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// stillNamed tells whether f, which was opened as name in dir, still has that name.
+// checkName fails unless f, which was opened as name in dir, still has that name.
 //
 // It makes the count of hard links mean something. A file outside that is linked
 // in, opened, and unlinked before it is looked at has one link, like any other.
@@ -18,21 +18,24 @@ import (
 //
 // Linux counts a name down before it takes it away, and has the folder locked
 // meanwhile. Who reads the folder waits for that.
-func stillNamed(dir *os.Root, name string, f *os.File) (bool, error) {
+func checkName(dir *os.Root, name string, f *os.File) error {
 	d, err := dir.Open(".")
 	if err != nil {
-		return false, fmt.Errorf("the folder must be readable, or nobody knows whether the file is linked in from elsewhere: %w", err)
+		return fmt.Errorf("the folder must be readable, or nobody knows whether the file is linked in from elsewhere: %w", err)
 	}
 	defer d.Close()
 	if _, err := d.Readdirnames(1); err != nil && !errors.Is(err, io.EOF) {
-		return false, err
+		return err
 	}
 	folder, err := pathOf(d)
 	if err != nil {
-		return false, err
+		return err
 	}
 	path, err := pathOf(f)
-	return path == filepath.Join(folder, name), err // one that is gone ends in " (deleted)"
+	if err == nil && path != filepath.Join(folder, name) { // one that is gone ends in " (deleted)"
+		err = errChanged
+	}
+	return err
 }
 
 // pathOf returns the path that an open file has now.
