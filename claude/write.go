@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // outgoing is one line for the CLI, or the end of its input.
@@ -63,6 +64,15 @@ func (s *Session) send(ctx context.Context, o outgoing) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-s.gone:
+		// It may have read the line, answered and left before the writer, whose pipe is
+		// closed by now, can say that it is written.
+		select {
+		case err := <-o.done:
+			if err == nil {
+				return nil
+			}
+		case <-time.After(s.opts.grace()):
+		}
 		return s.over()
 	}
 }
