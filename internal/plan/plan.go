@@ -275,7 +275,8 @@ func (d *decision) finish(result nestor.Result) {
 
 // end ends the run, once.
 func (d *decision) end() {
-	r := d.Result
+	r := new(*d.Result) // the run as it was may have it, too
+	d.Result = r
 	if cause := d.Cancel; cause != nil && r.Status != nestor.Success {
 		r.Error = &nestor.Failure{Kind: cause.Kind, Message: cause.Error()}
 		switch {

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -57,10 +58,23 @@ func (w *world) id() nestor.ID {
 	return nestor.ID(fmt.Sprintf("0199d3a2-7c1e-7000-8000-%012d", w.ids))
 }
 
+// encoded is all that a run says.
+func encoded(w *world, r plan.Run) string {
+	data, err := json.Marshal(r)
+	if err != nil {
+		w.Fatalf("%v", err)
+	}
+	return string(data)
+}
+
 // give gives an input to a run and takes up the commands.
 func (w *world) give(to nestor.ID, in plan.Input) error {
 	before := w.runs[to]
+	was := encoded(w, before)
 	after, commands, err := plan.Decide(before, in, w.now)
+	if is := encoded(w, before); is != was { // others may be reading it
+		w.Fatalf("%#v changed the run that it was given to, from %s to %s", in, was, is)
+	}
 	if err != nil {
 		if len(commands) > 0 {
 			w.Fatalf("%T was refused and commands %v", in, commands)
