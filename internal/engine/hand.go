@@ -30,7 +30,7 @@ const (
 	// after one got a task the next is thought to come free soon.
 	vacantWithin = 10 * time.Millisecond
 	// vacantAtMost is how long a root waits for a slot while others get theirs. One
-	// that is put into the queue is written twice as often: a machine that is busy
+	// that is put into the queue costs more than twice as much: a machine that is busy
 	// would fall behind, and put the next ones there, too.
 	vacantAtMost = 250 * time.Millisecond
 	// claimedWithin is how long it may take until the task may run in it.
