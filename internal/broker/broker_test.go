@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -224,6 +225,47 @@ func TestOlderLayoutIsMigrated(t *testing.T) {
 	}
 	if got := fmt.Sprint(ran); got != "[2 3 2 3]" {
 		t.Errorf("steps %s", got)
+	}
+}
+
+// Layout 4 had the server read all documents of the last two minutes at a start.
+func TestBucketsOfLayout4RememberNoIDs(t *testing.T) {
+	dir := t.TempDir()
+	fourth := current
+	fourth.version, fourth.steps, fourth.streams = 4, current.steps[:3], slices.Clone(current.streams)
+	for i := range fourth.streams {
+		if fourth.streams[i].Duplicates == noDuplicates && fourth.streams[i].Name != Events {
+			fourth.streams[i].Duplicates = 0 // as the server chooses
+		}
+	}
+	window := func(b *Broker) time.Duration {
+		t.Helper()
+		s, err := b.JetStream().Stream(soon(t), "KV_"+Runs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.CachedInfo().Config.Duplicates
+	}
+	b, err := open(soon(t), Options{Dir: dir}, fourth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if window(b) < time.Minute {
+		t.Errorf("the server remembers ids for %v by itself: the layout need not say it", window(b))
+	}
+	publish(t, b, "$KV."+Runs+".a", 1)
+	mustClose(t, b)
+
+	b = mustOpen(t, Options{Dir: dir})
+	if got := window(b); got != noDuplicates {
+		t.Errorf("ids of documents are remembered for %v after the migration", got)
+	}
+	kv, err := b.JetStream().KeyValue(soon(t), Runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Get(soon(t), "a"); err != nil {
+		t.Errorf("the document after the migration: %v", err)
 	}
 }
 

@@ -82,8 +82,10 @@ type layout struct {
 // None is AllowDirect, so that a read is answered by the leader, with what was
 // written last, and not by a replica that may lag.
 var current = layout{
-	version: 4,
-	steps:   []func(context.Context, jetstream.JetStream) error{nil, nil, nil}, // 2 has Results, in 3 those of Runs and Events can be stored together, in 4 documents have short paths
+	version: 5,
+	// 2 has Results, in 3 those of Runs and Events can be stored together, in 4 documents have short paths, in 5
+	// buckets remember no ids
+	steps: []func(context.Context, jetstream.JetStream) error{nil, nil, nil, nil},
 	streams: []jetstream.StreamConfig{
 		{
 			Name:      Orch,
@@ -106,13 +108,10 @@ var current = layout{
 			AllowMsgSchedules: true,
 		},
 		together(jetstream.StreamConfig{
-			Name:      Events,
-			Subjects:  []string{EventSubject + "*.*"},
-			Retention: jetstream.LimitsPolicy,
-			// The smallest that the server takes. Chunks are kept from being stored
-			// twice by the sequence that they expect, which is exact; and all ids
-			// within the window are read again at every start.
-			Duplicates: 100 * time.Millisecond,
+			Name:       Events,
+			Subjects:   []string{EventSubject + "*.*"},
+			Retention:  jetstream.LimitsPolicy,
+			Duplicates: noDuplicates, // chunks expect a sequence
 		}),
 		together(bucket(Runs)),
 		aged(bucket(Results), 30*24*time.Hour),
@@ -121,9 +120,16 @@ var current = layout{
 			Subjects:    []string{"$O." + Blobs + ".C.>", "$O." + Blobs + ".M.>"},
 			Discard:     jetstream.DiscardNew,
 			AllowRollup: true,
+			Duplicates:  noDuplicates, // they have names of their own
 		},
 	},
 }
+
+// noDuplicates is how long ids are remembered where none is given, for what is stored
+// there is kept from being stored twice by the sequence that it expects, which is exact.
+// It is the least that the server takes: at every start it reads all that was stored
+// within that time.
+const noDuplicates = 100 * time.Millisecond
 
 // bucket is the stream of a key-value bucket that keeps the last value of each
 // key, as the client would make it but for AllowDirect: with that any replica
@@ -136,6 +142,7 @@ func bucket(name string) jetstream.StreamConfig {
 		Discard:           jetstream.DiscardNew,
 		AllowRollup:       true,
 		DenyDelete:        true,
+		Duplicates:        noDuplicates,
 	}
 }
 

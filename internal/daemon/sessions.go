@@ -25,9 +25,9 @@ func (b *backend) sessions(ctx context.Context) error {
 	after := eventlog.Position(taken)
 	if stats, err := b.log.Stats(ctx); err == nil && (!begun || after > stats.Last) {
 		after = stats.Last // what was there before there were folders gets none
-	}
-	if err := b.worker.folders.Taken(uint64(after)); err != nil {
-		b.opts.Log.Warn("writing the folders of sessions", "error", err)
+		if err := b.worker.folders.Taken(uint64(after)); err != nil {
+			b.opts.Log.Warn("writing the folders of sessions", "error", err)
+		}
 	}
 	for ctx.Err() == nil {
 		var err error
