@@ -228,10 +228,8 @@ func (e *Engine) root(ctx context.Context, in plan.Submit) error {
 	if err != nil {
 		return err
 	}
-	if e.at(in.ID) == nil { // it may have been handed over, and nobody know
-		if err := e.enqueue(ctx, run); err != nil {
-			return e.b.Explain(err)
-		}
+	if err := e.unhanded(ctx, run); err != nil {
+		return e.b.Explain(err)
 	}
 	if ahead != nil { // what comes of it does not matter: the document has it enqueued too
 		select {

@@ -11,11 +11,12 @@ import (
 	"github.com/dfaf701a/nestor/internal/plan"
 )
 
-// An engine that is alone gives a root to a slot here that waits for a task: its
+// An engine that is alone gives a run to a slot here that waits for a task: its
 // document, which says that it is at work, is all that has to be written for its
 // start. It has no message in the queue, which would come again after a crash.
 // Instead it gets one when it is given back, when it has been at work for a while,
-// or, if its process was killed before, by the one that comes after it.
+// or, if its process was killed before, by the one that comes after it. That a child
+// is to be submitted is in the outbox of its parent until it is.
 
 // vacancy is a slot that waits for a task.
 type vacancy struct {
@@ -40,16 +41,30 @@ const (
 	messageAfter = time.Second
 )
 
-// hand starts a root in a slot that waits for a task, and tells whether it did. If not,
-// it is to be submitted otherwise.
-func (e *Engine) hand(ctx context.Context, in plan.Submit) bool {
+// mayHand tells whether a slot here that waits for a task may get this one.
+func (e *Engine) mayHand(in plan.Submit) bool {
 	if !e.opts.Alone || in.Task.Label != "" || len(in.Task.After) > 0 {
 		return false
 	}
-	if e.offers.Load() == 0 && !e.moving() {
+	return e.offers.Load() > 0 || vacantFor(in) > vacantWithin && e.moving()
+}
+
+// vacantFor is how long a run waits for a slot at most. Who starts a child waits with
+// it, and may have the very slot that it would get.
+func vacantFor(in plan.Submit) time.Duration {
+	if in.Path.Len() > 0 {
+		return vacantWithin
+	}
+	return vacantAtMost
+}
+
+// hand starts a run in a slot that waits for a task, and tells whether it is submitted
+// by that. If not, it is to be submitted otherwise.
+func (e *Engine) hand(ctx context.Context, in plan.Submit) bool {
+	if !e.mayHand(in) {
 		return false
 	}
-	v, ok := e.vacancy(ctx)
+	v, ok := e.vacancy(ctx, vacantFor(in))
 	if !ok {
 		return false
 	}
@@ -58,12 +73,12 @@ func (e *Engine) hand(ctx context.Context, in plan.Submit) bool {
 		v.over()
 	}
 	x, work, end := e.execution(v.ctx, in.ID, v.slot, nil)
-	en, err := e.handed(ctx, x, in)
-	if err != nil {
+	en, started, err := e.handed(ctx, x, in)
+	if err != nil || !started {
 		e.left(x)
 		end()
 		release()
-		return false
+		return err == nil
 	}
 	go func() {
 		defer release()
@@ -81,7 +96,7 @@ func (e *Engine) moving() bool {
 }
 
 // vacancy waits for a slot, for as long as slots get tasks.
-func (e *Engine) vacancy(ctx context.Context) (v vacancy, ok bool) {
+func (e *Engine) vacancy(ctx context.Context, atMost time.Duration) (v vacancy, ok bool) {
 	begin := time.Now()
 	late := time.NewTimer(vacantWithin)
 	defer late.Stop()
@@ -90,7 +105,7 @@ func (e *Engine) vacancy(ctx context.Context) (v vacancy, ok bool) {
 		case v = <-e.vacant:
 			return v, true
 		case <-late.C:
-			if !e.moving() || time.Since(begin) > vacantAtMost {
+			if !e.moving() || time.Since(begin) >= atMost {
 				return v, false
 			}
 			late.Reset(vacantWithin)
@@ -100,18 +115,25 @@ func (e *Engine) vacancy(ctx context.Context) (v vacancy, ok bool) {
 	}
 }
 
-// handed writes that a root is at work in the slot of x.
-func (e *Engine) handed(ctx context.Context, x *Execution, in plan.Submit) (*entry, error) {
+// handed writes that a run is at work in the slot of x. If it is to end before it has
+// begun it is not, though it is written.
+func (e *Engine) handed(ctx context.Context, x *Execution, in plan.Submit) (en *entry, started bool, err error) {
 	claiming, stop := context.WithTimeout(ctx, claimedWithin)
 	defer stop()
-	if err := x.slot.Claim(claiming, in.ID, in.Task); err != nil {
-		return nil, err
+	root := in.ID
+	if in.Path.Len() > 0 {
+		root = in.Path.At(0)
+	}
+	if err := x.slot.Claim(claiming, root, in.Task); err != nil {
+		return nil, false, err
 	}
 	if !e.reserve(x) {
-		return nil, plan.ErrRepeated // somebody has submitted it, too
+		return nil, false, plan.ErrRepeated // somebody has submitted it, too
 	}
+	start := plan.Start{Attempt: 1, Worker: e.opts.Name, Delivery: rand.Text(), Submit: &in, New: true}
 	// Who gives up meanwhile must not leave a run that is written and nobody executes.
-	return e.heard(context.WithoutCancel(ctx), in.ID, plan.Start{Attempt: 1, Worker: e.opts.Name, Delivery: rand.Text(), Submit: &in, New: true})
+	en, err = e.heard(context.WithoutCancel(ctx), in.ID, start)
+	return en, err == nil && en.doc.Run.Delivery == start.Delivery, err
 }
 
 // reserve takes note that an attempt is about to be at work, unless another one of the
@@ -150,6 +172,15 @@ func (e *Engine) at(id nestor.ID) *Execution {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.working[id]
+}
+
+// unhanded sees to it that a run is executed which was submitted or found: it may have
+// been handed over, and nobody know.
+func (e *Engine) unhanded(ctx context.Context, run plan.Run) error {
+	if e.at(run.ID) != nil {
+		return nil
+	}
+	return e.enqueue(ctx, run)
 }
 
 // enqueue puts a message into the queue for a run that was started without one, and is

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -9,11 +10,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/broker"
 	"github.com/dfaf701a/nestor/internal/engine"
 	"github.com/dfaf701a/nestor/internal/eventlog"
+	"github.com/dfaf701a/nestor/internal/plan"
 )
 
 // queue returns how many messages the queue of tasks holds, and how many it ever had.
@@ -58,6 +61,74 @@ func TestFirstRootIsHandedOver(t *testing.T) {
 	}
 	if _, ever := queue(t, b); ever >= nodes { // it does not wait long: on a busy machine some do
 		t.Errorf("%d of %d first runs went through the queue", ever, nodes)
+	}
+}
+
+// A child is handed over like a root, and is in the log behind what its parent says of
+// it.
+func TestChildIsHandedOver(t *testing.T) {
+	b := embedded(t, t.TempDir())
+	const children = 20
+	n := open(t, b, private, 4, func(ctx context.Context, x *engine.Execution) nestor.Result {
+		for range children * (1 - x.Run().Depth()) {
+			id, err := x.Spawn(ctx, nestor.Task{}, "", 0)
+			if err == nil {
+				_, err = x.Await(ctx, id)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		return success("done")
+	})
+	root := n.wait(t, n.submit(t, nestor.Task{}))
+	if root.State != nestor.Success || len(root.Children) != children {
+		t.Fatalf("it is %s, with %d children", root.State, len(root.Children))
+	}
+	for id, c := range root.Children {
+		if run := n.wait(t, id); c.Status != nestor.Success || run.Root != root.ID || run.Fence != 1 || run.Resumes != 0 {
+			t.Errorf("child %s is %s in the tree of %s, started %d times", id, c.Status, run.Root, run.Fence)
+		}
+	}
+	if _, ever := queue(t, b); ever > children/2 { // a slot that was lent may not wait yet
+		t.Errorf("%d of %d runs went through the queue", ever, children+1)
+	}
+	told := map[string]bool{string(root.ID): true}
+	for e, err := range n.log.Read(within(t), eventlog.Filter{Root: string(root.ID)}, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		event, err := e.Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if spawn, ok := event.(*nestor.AgentSpawn); ok {
+			told[string(spawn.Child)] = true
+		}
+		if !told[e.Run] {
+			t.Fatalf("%T of run %s comes before its parent has started it", event, e.Run)
+		}
+	}
+}
+
+// Where no slot waits a child is not waited for: it goes through the queue, and runs
+// when its parent lends it its own.
+func TestChildOfTheOnlySlotIsQueued(t *testing.T) {
+	b := embedded(t, t.TempDir())
+	n := open(t, b, private, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
+		if x.Run().Depth() < 3 {
+			id, err := x.Spawn(ctx, nestor.Task{}, "", 0)
+			if err == nil {
+				_, err = x.Await(ctx, id)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		return success("done")
+	})
+	if run := n.wait(t, n.submit(t, nestor.Task{})); run.State != nestor.Success {
+		t.Errorf("it is %s", run.State)
 	}
 }
 
@@ -207,6 +278,44 @@ func TestHandedRunGetsAMessage(t *testing.T) {
 		t.Errorf("it was started %d times, and three runs %d times", run.Fence, executed.Load())
 	}
 	waitFor(t, func() bool { now, _ := queue(t, b); return now == 0 }, "the queue is empty")
+}
+
+// A child that was handed over by somebody who was not told that its document is
+// written is executed all the same: who hands it over submits it otherwise then.
+func TestChildIsHandedOverAndNobodyKnows(t *testing.T) {
+	b := embedded(t, t.TempDir())
+	n := open(t, b, private, 2, func(context.Context, *engine.Execution) nestor.Result { return success("done") })
+	root := n.wait(t, n.submit(t, nestor.Task{}))
+	path, err := plan.PathOf(root.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	submit := plan.Submit{ID: nestor.NewID(time.Now()), Path: path, Task: nestor.Task{Limits: nestor.DefaultLimits()}}
+	run, _, err := plan.Decide(plan.Run{}, plan.Start{Attempt: 1, Worker: "w", Delivery: "d", Submit: &submit, New: true}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := json.Marshal(map[string]any{"run": run, "serial": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, err := plan.EncodeInput(submit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, err := b.JetStream().KeyValue(within(t), broker.Runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := runs.Create(within(t), "run."+string(submit.ID), document); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.JetStream().Publish(within(t), broker.OrchSubject+string(submit.ID), told); err != nil {
+		t.Fatal(err)
+	}
+	if run := n.wait(t, submit.ID); run.State != nestor.Success || run.Fence != 2 {
+		t.Errorf("it is %s, started %d times", run.State, run.Fence)
+	}
 }
 
 // Of many who submit with one key at once, one has it executed.

@@ -82,6 +82,7 @@ func (e *Engine) sendBatch(ctx context.Context, id nestor.ID, run plan.Run, b ba
 	var events []nestor.Event
 	var cancels []plan.Tell
 	var first, then []*nats.Msg // before and behind the events
+	var children []child        // that may find a slot; likewise behind them
 	for i, c := range b.Commands {
 		to := &first
 		switch c := c.(type) {
@@ -91,7 +92,12 @@ func (e *Engine) sendBatch(ctx context.Context, id nestor.ID, run plan.Run, b ba
 			events = append(events, c.Event)
 			continue
 		case plan.Tell:
-			switch c.Input.(type) {
+			switch in := c.Input.(type) {
+			case plan.Submit:
+				if e.mayHand(in) {
+					children = append(children, child{in: in})
+					to = &children[len(children)-1].otherwise
+				}
 			case plan.Cancel:
 				if e.opts.Alone {
 					cancels = append(cancels, c)
@@ -117,6 +123,11 @@ func (e *Engine) sendBatch(ctx context.Context, id nestor.ID, run plan.Run, b ba
 	if err == nil && len(events) > 0 {
 		err = e.log.Once(ctx, b.Serial, events...)
 	}
+	for _, c := range children {
+		if err == nil && !e.handChild(ctx, c.in) {
+			acks, err = e.publish(acks, c.otherwise)
+		}
+	}
 	if err == nil {
 		acks, err = e.publish(acks, then)
 	}
@@ -129,6 +140,20 @@ func (e *Engine) sendBatch(ctx context.Context, id nestor.ID, run plan.Run, b ba
 		return fmt.Errorf("run %s: carrying out what follows: %w", id, e.b.Explain(err))
 	}
 	return nil
+}
+
+// child is a run that another one submits.
+type child struct {
+	in        plan.Submit
+	otherwise []*nats.Msg // that submits it if it finds no slot
+}
+
+// handChild is hand for a child, which may have been submitted before.
+func (e *Engine) handChild(ctx context.Context, in plan.Submit) bool {
+	if ended, _ := e.forgotten(ctx, in.ID, in); ended {
+		return true
+	}
+	return e.hand(ctx, in)
 }
 
 // publish sends messages off, and returns acks with theirs.

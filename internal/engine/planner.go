@@ -155,7 +155,17 @@ func (e *Engine) told(ctx context.Context, msg *nats.Msg) error {
 		}
 		return nil // a submit that comes late must not make it again
 	}
-	return e.done(ctx, id, in)
+	if err := e.done(ctx, id, in); err != nil {
+		return err
+	}
+	if _, submit := in.(plan.Submit); !submit || !e.opts.Alone {
+		return nil
+	}
+	run, err := e.read(ctx, id)
+	if err != nil {
+		return err
+	}
+	return e.unhanded(ctx, run)
 }
 
 // forgotten tells whether in, which would begin the document of a run, is for one
@@ -329,8 +339,8 @@ func (e *Engine) finish(ctx context.Context, id nestor.ID) (err error) {
 			err = e.send(ctx, id, en.doc.Run, en.doc.Outbox)
 		}
 	} // else this process has changed it, which is all that it need have done
-	if err != nil || e.at(id) != nil {
+	if err != nil {
 		return err
 	}
-	return e.enqueue(ctx, en.doc.Run)
+	return e.unhanded(ctx, en.doc.Run)
 }

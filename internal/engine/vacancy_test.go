@@ -48,7 +48,7 @@ func TestWaitsWhileSlotsGetTasks(t *testing.T) {
 						}
 					}
 				}()
-				_, ok := e.vacancy(t.Context())
+				_, ok := e.vacancy(t.Context(), vacantAtMost)
 				if waited := time.Since(begin); ok != (test.vacant > 0) || waited < test.least || waited > test.most {
 					t.Errorf("got one: %v, after %v; want %v, after %v to %v", ok, waited, test.vacant > 0, test.least, test.most)
 				}

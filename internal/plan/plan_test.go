@@ -147,6 +147,18 @@ func TestCancelBeforeSubmit(t *testing.T) {
 	}
 }
 
+// A child that was told to end before it was there is not begun by who hands it to a
+// slot.
+func TestCancelBeforeSubmitWithStart(t *testing.T) {
+	s := begin(t)
+	s.must(plan.Cancel{Cause: nestor.Cause{Kind: nestor.Stopped, By: "ada"}, Told: true})
+	in := plan.Submit{ID: child, Path: path(root), Task: nestor.Task{Limits: nestor.DefaultLimits()}}
+	s.must(plan.Start{Attempt: 1, Worker: "w", Delivery: "d", Submit: &in, New: true})
+	if s.State != nestor.Cancelled || s.Delivery != "" || s.Fence != 0 || len(s.told(root)) != 1 {
+		t.Errorf("it is %s, delivered as %q with fence %d, and its parent was told %v", s.State, s.Delivery, s.Fence, s.told(root))
+	}
+}
+
 func TestCancelEndsWhatIsBelowFirst(t *testing.T) {
 	s := running(t, nil)
 	s.must(plan.Spawn{Fence: s.Fence, Child: child})
