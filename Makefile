@@ -34,7 +34,7 @@ test: tools ## All tests
 
 .PHONY: race
 race: tools ## All tests, with the race detector
-	go test -race ./...
+	go test -race -timeout 30m ./... # a package has 10 minutes otherwise, which a slow machine exceeds
 
 .PHONY: bench
 bench: tools ## All benchmarks

@@ -206,7 +206,7 @@ func place(t *testing.T) string {
 func TestKilledDaemonLosesNothing(t *testing.T) {
 	model := scriptmodel.Start(t, chaosModel)
 	s := settings{Dir: place(t), Script: chaosScript, URL: model.URL, Slots: inFlight}
-	chaos(t, s, slice(8, 200), func(n int, chance *rand.Rand) nestor.Task {
+	chaos(t, s, slice(5, 200), func(n int, chance *rand.Rand) nestor.Task {
 		task := nestor.Task{Input: fmt.Sprint("task ", n), Provider: "scripted", Data: []byte(`{"permission_mode":"bypassPermissions"}`)}
 		if chance.IntN(2) == 0 {
 			task.Provider = "api"
