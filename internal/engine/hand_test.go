@@ -71,13 +71,7 @@ func TestChildIsHandedOver(t *testing.T) {
 	const children = 20
 	n := open(t, b, private, 4, func(ctx context.Context, x *engine.Execution) nestor.Result {
 		for range children * (1 - x.Run().Depth()) {
-			id, err := x.Spawn(ctx, nestor.Task{}, "", 0)
-			if err == nil {
-				_, err = x.Await(ctx, id)
-			}
-			if err != nil {
-				t.Error(err)
-			}
+			haveChild(ctx, t, x)
 		}
 		return success("done")
 	})
@@ -117,18 +111,26 @@ func TestChildOfTheOnlySlotIsQueued(t *testing.T) {
 	b := embedded(t, t.TempDir())
 	n := open(t, b, private, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
 		if x.Run().Depth() < 3 {
-			id, err := x.Spawn(ctx, nestor.Task{}, "", 0)
-			if err == nil {
-				_, err = x.Await(ctx, id)
-			}
-			if err != nil {
-				t.Error(err)
-			}
+			haveChild(ctx, t, x)
 		}
 		return success("done")
 	})
 	if run := n.wait(t, n.submit(t, nestor.Task{})); run.State != nestor.Success {
 		t.Errorf("it is %s", run.State)
+	}
+	if _, ever := queue(t, b); ever < 3 {
+		t.Errorf("%d of 3 children went through the queue", ever)
+	}
+}
+
+// haveChild starts a child and waits for it.
+func haveChild(ctx context.Context, t *testing.T, x *engine.Execution) {
+	id, err := x.Spawn(ctx, nestor.Task{}, "", 0)
+	if err == nil {
+		_, err = x.Await(ctx, id)
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
 
