@@ -154,6 +154,9 @@ func decode(id nestor.ID, kv jetstream.KeyValueEntry) (*entry, error) {
 // again: a thousand runs that wait look at each other all the time.
 func (e *Engine) read(ctx context.Context, id nestor.ID) (plan.Run, error) {
 	known := e.recall(id)
+	if known == nil {
+		known = e.underWay(id)
+	}
 	if known != nil && e.opts.Alone {
 		return known.doc.Run, nil
 	}
