@@ -79,7 +79,7 @@ func TestLiveScenarios(t *testing.T) {
 func (s scenario) playCLI(t *testing.T) (string, []*scriptmodel.Request) {
 	cli := claudetest.Real(t, "CLAUDE_CODE_ENABLE_TASKS=0", "EMBEDDED_SEARCH_TOOLS=0", "ENABLE_TOOL_SEARCH=false")
 	model := scriptmodel.Start(t, s.rules(cli.Dir))
-	opts := claudecode.Options{Path: cli.Path, Env: slices.Concat(cli.Env, scriptmodel.ClientEnv(model.URL))}
+	opts := claudecode.Options{Path: cli.Path, ReplaceEnv: true, Env: slices.Concat(cli.Env, scriptmodel.ClientEnv(model.URL))}
 	return s.play(&scene{t: t, dir: cli.Dir, provider: claudecode.New(opts), model: model, cli: &opts})
 }
 

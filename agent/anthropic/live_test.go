@@ -40,7 +40,7 @@ func TestLiveSameAsTheCLI(t *testing.T) {
 			model := scriptmodel.Start(t, script)
 			test.config.Dir, test.config.Model = cli.Dir, "claude-opus-5-5"
 			env := slices.Concat(cli.Env, scriptmodel.ClientEnv(model.URL))
-			want := transcript(t, claudecode.New(claudecode.Options{Path: cli.Path, Env: env}), test.config, test.miscounts)
+			want := transcript(t, claudecode.New(claudecode.Options{Path: cli.Path, Env: env, ReplaceEnv: true}), test.config, test.miscounts)
 			got := transcript(t, open(t, script).p, test.config, test.miscounts)
 			if got != want {
 				t.Errorf("it says\n%s\nand the CLI says\n%s", got, want)

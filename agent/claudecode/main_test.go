@@ -236,7 +236,7 @@ func live(t testing.TB, script string) (*Provider, agent.Config, *scriptmodel.Se
 	cli := claudetest.Real(t)
 	model := scriptmodel.Start(t, strings.ReplaceAll(script, "$WORK", cli.Dir))
 	env := slices.Concat(cli.Env, scriptmodel.ClientEnv(model.URL))
-	return New(Options{Path: cli.Path, Env: env}), agent.Config{Name: "ada", Dir: cli.Dir}, model
+	return New(Options{Path: cli.Path, Env: env, ReplaceEnv: true}), agent.Config{Name: "ada", Dir: cli.Dir}, model
 }
 
 const echo = `rules: [{repeat: true, turns: [{text: "You said: {{.Prompt}}"}]}]`

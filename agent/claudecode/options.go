@@ -38,11 +38,15 @@ func (p *Provider) optionsOf(c agent.Config) (claude.Options, error) {
 	err := errors.Join(
 		checkMode(c.Credentials[modeKey]), modeErr, sourceErr, serverErr, partialErr,
 	)
+	base := c.BaseEnv
+	if p.opts.ReplaceEnv {
+		base = []string{}
+	}
 	return claude.Options{
 		Path:           p.opts.Path,
 		Dir:            c.Dir,
-		Env:            slices.Concat(c.BaseEnv, p.opts.Env, c.Env),
-		ReplaceEnv:     c.BaseEnv != nil,
+		Env:            slices.Concat(base, p.opts.Env, c.Env),
+		ReplaceEnv:     base != nil,
 		Unset:          keys,
 		Model:          c.Model,
 		MaxTurns:       c.Limits.MaxTurns,

@@ -133,6 +133,13 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("%s with %q and %q is %q, want %q", test.name, test.provider, test.config, got, test.want)
 		}
 	}
+	replaced := New(Options{Path: path, Env: env, ReplaceEnv: true})
+	for _, base := range [][]string{nil, {"NESTOR_TEST_INHERITED=base"}} {
+		a := create(t, replaced, agent.Config{Name: "ada", BaseEnv: base})
+		if got := answer(t, a, "NESTOR_TEST_INHERITED"); got != "false " {
+			t.Errorf("with the environment replaced, over %q, it is %q", base, got)
+		}
+	}
 }
 
 func TestTimeout(t *testing.T) {

@@ -20,8 +20,9 @@ const Type = "sdk"
 
 // Options say how a Provider starts the CLI. The zero value works.
 type Options struct {
-	Path string   // the CLI; empty means that claude.Find looks for it
-	Env  []string // K=V, for every agent's CLI; what Config.Env says wins
+	Path       string   // the CLI; empty means that claude.Find looks for it
+	Env        []string // K=V, for every agent's CLI; what Config.Env says wins
+	ReplaceEnv bool     // they inherit nothing, whatever Config.BaseEnv says
 
 	// Warm returns a CLI that was started ahead of time as one with these options
 	// would be, calls their functions, has their servers, and env for what it starts,

@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/dfaf701a/nestor/agent/claudecode"
 	"github.com/dfaf701a/nestor/agent/scripted"
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/daemon"
@@ -88,7 +89,12 @@ func (s settings) options() daemon.Options {
 	o.Worker.API.BaseURL, o.Worker.API.APIKey = s.URL, "key"
 	o.Worker.Limits, o.Worker.Hosts = s.Limits, s.Hosts
 	o.Worker.Workspace, o.Worker.Roles, o.Worker.Pass = s.Workspace, s.Roles, append(s.Pass, "GORACE", "GOCOVERDIR")
-	o.Worker.SDK.Path, o.Worker.SDK.Env = s.Path, s.Env
+	o.Worker.SDK = claudecode.Options{Path: s.Path, Env: s.Env, ReplaceEnv: true}
+	for _, name := range []string{"GORACE", "GOCOVERDIR"} { // the programs that start the CLI are this one
+		if value, set := os.LookupEnv(name); set {
+			o.Worker.SDK.Env = append(o.Worker.SDK.Env, name+"="+value)
+		}
+	}
 	return o
 }
 

@@ -150,7 +150,7 @@ func both(t *testing.T, script string, policy runner.Policy, test func(*testing.
 				cli := claudetest.Real(t)
 				dir = cli.Dir
 				model := scriptmodel.Start(t, strings.ReplaceAll(script, "$WORK", dir))
-				one = claudecode.New(claudecode.Options{Path: cli.Path, Env: slices.Concat(cli.Env, scriptmodel.ClientEnv(model.URL))})
+				one = claudecode.New(claudecode.Options{Path: cli.Path, ReplaceEnv: true, Env: slices.Concat(cli.Env, scriptmodel.ClientEnv(model.URL))})
 			} else {
 				model := scriptmodel.Start(t, strings.ReplaceAll(script, "$WORK", dir))
 				one = anthropic.New(anthropic.Options{BaseURL: model.URL, APIKey: "key", Records: anthropic.DirRecords(t.TempDir())})

@@ -41,7 +41,7 @@ func TestRealCLIWorksInside(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := claudecode.New(claudecode.Options{Path: path, Env: slices.Concat(cli.Env, scriptmodel.ClientEnv(model.URL), []string{"GORACE=" + quickExit})})
+		p := claudecode.New(claudecode.Options{Path: path, ReplaceEnv: true, Env: slices.Concat(cli.Env, scriptmodel.ClientEnv(model.URL), []string{"GORACE=" + quickExit})})
 		tmp := filepath.Join(filepath.Dir(cli.Home), "tmp")
 		wrap := wrapped(t, Profile{Level: level, Network: Web, Read: []string{path}, Write: []string{cli.Dir, cli.Home, tmp}}, private)
 		converse(t, p, agent.Config{Name: "ada", Dir: cli.Dir, Wrap: wrap}, level, cli.Dir, outside)

@@ -73,7 +73,7 @@ func bare(ctx context.Context, text string) error {
 	}
 	var p agent.Provider = anthropic.New(anthropic.Options{BaseURL: s.URL, APIKey: "key", Records: anthropic.DirRecords(filepath.Join(s.Dir, ".bare"))})
 	if s.Provider == claudecode.Type {
-		p = claudecode.New(claudecode.Options{Path: s.Path, Env: s.Env})
+		p = claudecode.New(claudecode.Options{Path: s.Path, Env: s.Env, ReplaceEnv: true})
 	}
 	a, err := p.Create(ctx, agent.Config{
 		Name: "agent", Dir: s.Dir, Limits: agent.Limits{MaxTurns: 200}, Credentials: map[string]string{"partial": "true", "mode": "client"},
