@@ -333,16 +333,24 @@ func cancelRace(t *testing.T, s *shape) {
 }
 
 func deadline(t *testing.T, s *shape) {
+	var deepest sync.Map // by their roots, if they were at work
 	n := open(t, s.connect(t), short, 5, func(ctx context.Context, x *engine.Execution) nestor.Result {
 		if x.Run().Depth() < 2 {
 			if _, err := x.Spawn(ctx, nestor.Task{Limits: nestor.Limits{Timeout: time.Hour}}, "", 0); err != nil {
 				return failure(nestor.Internal)
 			}
+		} else {
+			deepest.Store(x.Run().Root, true)
 		}
 		<-ctx.Done()
 		return nestor.Result{Status: nestor.Error, Output: "half"}
 	})
-	id := n.submit(t, nestor.Task{Limits: nestor.Limits{Timeout: 500 * time.Millisecond}})
+	id := nestor.ID("")
+	for timeout, began := 500*time.Millisecond, false; !began; timeout *= 2 { // a slow machine has not begun all of them by then
+		id = n.submit(t, nestor.Task{Limits: nestor.Limits{Timeout: timeout}})
+		n.wait(t, id)
+		_, began = deepest.Load(id)
+	}
 	for id != "" {
 		run := n.wait(t, id)
 		if run.State != nestor.Partial || run.Result.Error.Kind != nestor.Timeout {

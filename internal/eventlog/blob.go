@@ -126,7 +126,8 @@ func (l *Log) removeBlobs(ctx context.Context, root string) error {
 			continue
 		}
 		if !object.Deleted {
-			if err := store.Delete(ctx, object.Name); err != nil {
+			// A server that lags lists what is gone.
+			if err := store.Delete(ctx, object.Name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
 				return err
 			}
 		}
