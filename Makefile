@@ -5,6 +5,9 @@ SHELL := bash
 FUZZTIME ?= 10s
 SOAKFUZZ ?= 60s
 
+# How many packages are tested at once: their tests wait more than they work.
+PACKAGES ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
+
 .PHONY: help
 help: ## Print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,7 +37,7 @@ test: tools ## All tests
 
 .PHONY: race
 race: tools ## All tests, with the race detector
-	go test -race -timeout 30m ./... # a package has 10 minutes otherwise, which a slow machine exceeds
+	go test -race -p $(PACKAGES) -timeout 30m ./... # a package has 10 minutes otherwise, which a slow machine exceeds
 
 .PHONY: bench
 bench: tools ## All benchmarks

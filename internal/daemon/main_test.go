@@ -17,7 +17,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/dfaf701a/nestor/agent/claudecode"
 	"github.com/dfaf701a/nestor/agent/scripted"
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/daemon"
@@ -55,9 +54,24 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	disinherit()
 	// The NATS client leaves it behind when an object is put into its store before this
 	// goroutine, which is started for that, has once run.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+}
+
+// disinherit drops what this process need not have, so that no daemon hands it on: the
+// CLI is to see nothing of who runs the tests.
+func disinherit() {
+	for _, kv := range os.Environ() {
+		switch name, _, _ := strings.Cut(kv, "="); name {
+		case "PATH", "LANG", "HOME", "TMPDIR":
+		default:
+			if !strings.HasPrefix(name, "GO") && !strings.HasPrefix(name, "NESTOR_") {
+				os.Unsetenv(name)
+			}
+		}
+	}
 }
 
 // settings are those of a daemon in a process of its own.
@@ -89,12 +103,7 @@ func (s settings) options() daemon.Options {
 	o.Worker.API.BaseURL, o.Worker.API.APIKey = s.URL, "key"
 	o.Worker.Limits, o.Worker.Hosts = s.Limits, s.Hosts
 	o.Worker.Workspace, o.Worker.Roles, o.Worker.Pass = s.Workspace, s.Roles, append(s.Pass, "GORACE", "GOCOVERDIR")
-	o.Worker.SDK = claudecode.Options{Path: s.Path, Env: s.Env, ReplaceEnv: true}
-	for _, name := range []string{"GORACE", "GOCOVERDIR"} { // the programs that start the CLI are this one
-		if value, set := os.LookupEnv(name); set {
-			o.Worker.SDK.Env = append(o.Worker.SDK.Env, name+"="+value)
-		}
-	}
+	o.Worker.SDK.Path, o.Worker.SDK.Env = s.Path, s.Env
 	return o
 }
 
