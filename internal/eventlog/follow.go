@@ -89,9 +89,9 @@ func (r *reader) read(ctx context.Context) error {
 	if err := r.log.running(ctx); err != nil {
 		return err
 	}
-	info, err := r.log.stream.Info(ctx)
+	info, err := r.log.info(ctx)
 	if err != nil {
-		return r.log.broker.Explain(err)
+		return err
 	}
 	return r.catchUp(ctx, max(info.State.LastSeq, r.log.hub.position(), r.log.acked.Load()))
 }
@@ -244,32 +244,18 @@ func (r *reader) next(ctx context.Context, to uint64) ([]*chunk, uint64, error) 
 		return nil, 0, ErrClosed
 	}
 	defer func() { <-r.log.readers }()
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		chunks, end, err := r.tryNext(ctx, to)
-		if err == nil {
-			return chunks, end, nil
+	var chunks []*chunk
+	var end uint64
+	err := r.log.persist(ctx, func(ctx context.Context) (err error) {
+		if chunks, end, err = r.tryNext(ctx, to); err != nil {
+			r.goalOf = 0 // it may have been purged
 		}
-		r.goalOf = 0 // it may have been purged
-		switch {
-		case ctx.Err() != nil:
-			return nil, 0, context.Cause(ctx)
-		case r.log.life.Err() != nil:
-			return nil, 0, context.Cause(r.log.life)
-		case permanent(err):
-			return nil, 0, r.log.broker.Explain(err)
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		case <-r.log.hub.gone:
-			return nil, 0, ErrClosed
-		}
-	}
+		return err
+	})
+	return chunks, end, err
 }
 
 func (r *reader) tryNext(ctx context.Context, to uint64) ([]*chunk, uint64, error) {
-	ctx, cancel := r.log.link.attempt(ctx)
-	defer cancel()
 	s := r.log.stream
 	// Where the chunks end that pass the filter, as the leader knows it. A
 	// consumer may be on a replica that lags, and does not know that there is

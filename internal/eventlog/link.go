@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // requestTimeout is after how long a request that got no answer is made again.
@@ -58,6 +59,44 @@ func (l *link) attempt(ctx context.Context) (context.Context, context.CancelFunc
 		timeout()
 		cancel(nil)
 	}
+}
+
+// persist makes a request until it is answered, or can never be: what is sent to a
+// server that dies gets no answer.
+func (l *Log) persist(ctx context.Context, request func(context.Context) error) error {
+	try := func() error {
+		ctx, cancel := l.link.attempt(ctx)
+		defer cancel()
+		return request(ctx)
+	}
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		err := try()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case l.life.Err() != nil:
+			return context.Cause(l.life)
+		case permanent(err):
+			return l.broker.Explain(err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		case <-l.hub.gone:
+			return ErrClosed
+		}
+	}
+}
+
+// info asks for the state of the stream.
+func (l *Log) info(ctx context.Context) (info *jetstream.StreamInfo, err error) {
+	err = l.persist(ctx, func(ctx context.Context) error {
+		info, err = l.stream.Info(ctx)
+		return err
+	})
+	return info, err
 }
 
 // errLate says that a server does not know yet what is known here.

@@ -57,6 +57,39 @@ func TestOnce(t *testing.T) {
 	}
 }
 
+// What is said of a run under several marks is stored together, each of it once.
+func TestOnceEach(t *testing.T) {
+	at := embedded(t)
+	l := at.open(t, Options{})
+	id := nestor.NewID(time.Now())
+	event := func(text string) []nestor.Event {
+		return []nestor.Event{&nestor.ChatStart{Header: nestor.Header{Run: id, Root: id}, Message: text}}
+	}
+	for _, marks := range [][]uint64{{1, 2}, {1, 2}, {2, 3, 4}} {
+		var events [][]nestor.Event
+		for _, mark := range marks {
+			events = append(events, event(fmt.Sprint(mark)))
+		}
+		if err := l.OnceEach(soon(t), marks, events); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for e, err := range l.Read(soon(t), Filter{Run: string(id)}, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		event, err := e.Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprint(event.(*nestor.ChatStart).Message, "@", e.Position.seq()))
+	}
+	if want := "1@1 2@1 3@2 4@2"; strings.Join(got, " ") != want {
+		t.Errorf("it holds %v, want %s", got, want)
+	}
+}
+
 func TestOnceIsWholeOrNothing(t *testing.T) {
 	l := embedded(t).open(t, Options{})
 	w, err := l.Writer("root", "run", 0)

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
 )
 
 // memory is an archive.
@@ -94,6 +96,39 @@ func TestArchivedTreeIsFollowedAndNotWritten(t *testing.T) {
 	if got := texts(first(t, l.Follow(ctx, Filter{Root: "a"}, archive.events[0].Position), 3)); got != "a2 a4 a5" {
 		t.Errorf("got %s", got)
 	}
+}
+
+// Who asks while the server is away is answered when it is back.
+func TestServerIsWaitedFor(t *testing.T) {
+	at := otherProcess(t)
+	l := at.open(t, Options{})
+	if _, err := l.Append(soon(t), "root", "run", event("first")); err != nil {
+		t.Fatal(err)
+	}
+	away := l.broker.Conn().StatusChanged(nats.RECONNECTING)
+	at.servers[0].kill(t)
+	<-away
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		if got := texts(first(t, l.Read(soon(t), Filter{}, 0), 1)); got != "first" {
+			t.Errorf("it reads %s", got)
+		}
+	})
+	asking.Go(func() {
+		if stats, err := l.Stats(soon(t)); err != nil || stats.Chunks != 1 {
+			t.Errorf("%+v, %v", stats, err)
+		}
+	})
+	asking.Go(func() {
+		if err := l.Purge(soon(t), "other", 1); err != nil {
+			t.Error(err)
+		}
+	})
+	at.servers[0].start(t)
+	if err := at.servers[0].opened(); err != nil {
+		t.Error(err)
+	}
+	asking.Wait()
 }
 
 func TestNothingIsLostOrRepeated(t *testing.T) {

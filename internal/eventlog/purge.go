@@ -20,9 +20,11 @@ func (l *Log) Purge(ctx context.Context, root string, last Position) error {
 	if err := l.running(ctx); err != nil {
 		return fmt.Errorf("purging tree %s: %w", root, err)
 	}
-	err := l.stream.Purge(ctx, jetstream.WithPurgeSubject(Filter{Root: root}.subject()), jetstream.WithPurgeSequence(last.seq()+1))
+	err := l.persist(ctx, func(ctx context.Context) error {
+		return l.stream.Purge(ctx, jetstream.WithPurgeSubject(Filter{Root: root}.subject()), jetstream.WithPurgeSequence(last.seq()+1))
+	})
 	if err != nil {
-		return fmt.Errorf("purging tree %s: %w", root, l.broker.Explain(err))
+		return fmt.Errorf("purging tree %s: %w", root, err)
 	}
 	l.hub.purged(root)
 	return nil
@@ -43,9 +45,9 @@ func (l *Log) Stats(ctx context.Context) (Stats, error) {
 	if err := l.running(ctx); err != nil {
 		return Stats{}, fmt.Errorf("asking for the state of the log: %w", err)
 	}
-	info, err := l.stream.Info(ctx)
+	info, err := l.info(ctx)
 	if err != nil {
-		return Stats{}, fmt.Errorf("asking for the state of the log: %w", l.broker.Explain(err))
+		return Stats{}, fmt.Errorf("asking for the state of the log: %w", err)
 	}
 	s := Stats{Bytes: info.State.Bytes, Chunks: info.State.Msgs, Runs: info.State.NumSubjects, Last: upTo(info.State.LastSeq)}
 	s.Followers, s.Behind = l.hub.followers()

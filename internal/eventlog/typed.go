@@ -13,23 +13,32 @@ import (
 // this mark or a higher one. It returns when they are durable. See
 // [Writer.Once].
 func (l *Log) Once(ctx context.Context, mark uint64, events ...nestor.Event) error {
-	if len(events) == 0 {
+	return l.OnceEach(ctx, []uint64{mark}, [][]nestor.Event{events})
+}
+
+// OnceEach is Once for several marks of one run, which grow: marks[i] is that of
+// events[i]. They are in one chunk if they fit.
+func (l *Log) OnceEach(ctx context.Context, marks []uint64, events [][]nestor.Event) error {
+	if len(events[0]) == 0 {
 		return nil
 	}
-	head := events[0].Head()
-	lines := make([]json.RawMessage, len(events))
-	for i, e := range events {
-		line, err := encode(e)
-		if err != nil {
-			return fmt.Errorf("appending to run %s: %w", head.Run, err)
+	head := events[0][0].Head()
+	groups := make([]group, len(marks))
+	for i, mark := range marks {
+		groups[i] = group{mark, make([]json.RawMessage, len(events[i]))}
+		for n, e := range events[i] {
+			line, err := encode(e)
+			if err != nil {
+				return fmt.Errorf("appending to run %s: %w", head.Run, err)
+			}
+			groups[i].lines[n] = line
 		}
-		lines[i] = line
 	}
-	w, err := l.sharedWriter(string(head.Root), string(head.Run), mark == 1)
+	w, err := l.sharedWriter(string(head.Root), string(head.Run), marks[0] == 1)
 	if err != nil {
 		return fmt.Errorf("appending to the log: %w", err)
 	}
-	_, err = w.Once(ctx, mark, lines...)
+	_, err = w.append(ctx, groups...)
 	return err
 }
 

@@ -139,7 +139,7 @@ func (w *Writer) idle() bool {
 // do not fit into one chunk. If ctx ends first it returns the cause, and the
 // events may be stored or not.
 func (w *Writer) Append(ctx context.Context, events ...json.RawMessage) ([]Position, error) {
-	return w.append(ctx, 0, events)
+	return w.append(ctx, group{lines: events})
 }
 
 // Once is Append for events that may have been appended before, by whomever: if
@@ -147,11 +147,18 @@ func (w *Writer) Append(ctx context.Context, events ...json.RawMessage) ([]Posit
 // positions are zero. The events are stored together or not at all. Marks grow
 // from 1.
 func (w *Writer) Once(ctx context.Context, mark uint64, events ...json.RawMessage) ([]Position, error) {
-	return w.append(ctx, mark, events)
+	return w.append(ctx, group{mark, events})
 }
 
-func (w *Writer) append(ctx context.Context, mark uint64, events []json.RawMessage) ([]Position, error) {
-	entries, err := w.enqueue(ctx, mark, events, true)
+// group is what is appended together. That of Once has a mark.
+type group struct {
+	mark  uint64
+	lines []json.RawMessage
+}
+
+// append stores groups, in one chunk if they fit into it.
+func (w *Writer) append(ctx context.Context, groups ...group) ([]Position, error) {
+	entries, err := w.enqueue(ctx, true, groups...)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +181,7 @@ func (w *Writer) append(ctx context.Context, mark uint64, events []json.RawMessa
 // more than 1 MiB is queued. An error, of this or of an earlier call, means that
 // nothing more will be stored.
 func (w *Writer) Write(ctx context.Context, events ...json.RawMessage) error {
-	_, err := w.enqueue(ctx, 0, events, false)
+	_, err := w.enqueue(ctx, false, group{lines: events})
 	return err
 }
 
@@ -202,24 +209,28 @@ func (w *Writer) wrap(err error) error {
 	return fmt.Errorf("appending to run %s: %w", w.run, err)
 }
 
-func (w *Writer) enqueue(ctx context.Context, mark uint64, events []json.RawMessage, wait bool) ([]*entry, error) {
-	entries, size := make([]*entry, len(events)), 0
-	for i, e := range events {
-		line, err := oneLine(e)
-		if err != nil {
-			return nil, w.wrap(err)
+func (w *Writer) enqueue(ctx context.Context, wait bool, groups ...group) ([]*entry, error) {
+	var entries []*entry
+	for _, g := range groups {
+		first, size := len(entries), 0
+		for _, e := range g.lines {
+			line, err := oneLine(e)
+			if err != nil {
+				return nil, w.wrap(err)
+			}
+			e := &entry{data: line, mark: g.mark}
+			if wait {
+				e.done = make(chan struct{})
+			}
+			entries = append(entries, e)
+			size += len(line) + 1
 		}
-		entries[i] = &entry{data: line, mark: mark}
-		size += len(line) + 1
-		if wait {
-			entries[i].done = make(chan struct{})
+		if n := len(g.lines); g.mark != 0 && n > 0 {
+			if size > roomy || n > maxEvents {
+				return nil, w.wrap(fmt.Errorf("%d events of %d bytes that belong together: %w", n, size, ErrTooLarge))
+			}
+			entries[first].group, entries[first].bytes = n, size
 		}
-	}
-	if mark != 0 && len(entries) > 0 {
-		if size > roomy || len(entries) > maxEvents {
-			return nil, w.wrap(fmt.Errorf("%d events of %d bytes that belong together: %w", len(entries), size, ErrTooLarge))
-		}
-		entries[0].group, entries[0].bytes = len(entries), size
 	}
 	if err := w.log.running(ctx); err != nil {
 		return nil, w.wrap(err)
