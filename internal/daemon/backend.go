@@ -65,6 +65,9 @@ func (b *backend) Submit(ctx context.Context, s api.Submission) (api.Run, error)
 		return api.Run{}, invalid(err)
 	}
 	id, err := b.engine.Submit(ctx, engine.Submission{Task: s.Task, Key: s.Key})
+	if err == nil {
+		err = b.engine.Told(ctx, id) // who asks for its tree next finds it
+	}
 	if err != nil {
 		return api.Run{}, err
 	}

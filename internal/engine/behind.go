@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -124,7 +123,7 @@ func (r *falling) outbox() []batch {
 func (e *Engine) writeRuns(ctx context.Context, list []writing) error {
 	docs := make([]draft, len(list))
 	for i, w := range list {
-		data, err := json.Marshal(w.next.doc)
+		data, err := w.next.doc.encode()
 		if err != nil {
 			return fmt.Errorf("run %s: %w", w.id, err)
 		}

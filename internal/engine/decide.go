@@ -218,7 +218,7 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, ins []plan
 	if len(commands) > 0 {
 		next.doc.Outbox = append(next.doc.Outbox, batch{next.doc.Serial, commands})
 	}
-	data, err := json.Marshal(next.doc)
+	data, err := next.doc.encode()
 	if err != nil {
 		return nil, nil, fmt.Errorf("run %s: %w", id, err)
 	}
@@ -233,13 +233,20 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, ins []plan
 		}
 		return nil, nil, err
 	}
-	e.remember(id, next)
-	e.notify(id, next)
-	e.behind(func() {
+	carry := e.carrying(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
 		e.sent(id, next, e.follow(ctx, id, en, next))
 	})
+	hold := e.mayHold(ins, commands)
+	if hold {
+		next.hold(carry)
+	}
+	e.remember(id, next)
+	e.notify(id, next)
+	if !hold {
+		go carry()
+	}
 	return next, nil, nil
 }
 

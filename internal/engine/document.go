@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -36,6 +38,76 @@ type entry struct {
 	// Of a document that this process wrote.
 	sent chan struct{} // closed when its commands have been carried out, or could not be; nil if others wrote it
 	err  error         // why they could not be
+	held *held         // until when they need not be; nil if they are at once
+}
+
+// held keeps what is said of the start of a run from the log, for a moment: one that
+// ends at once has it there together with its end, which is a write less of four.
+type held struct {
+	taken atomic.Bool
+	carry func() // carries the commands out; for who has taken them
+	late  *time.Timer
+}
+
+// holdFor is how long the commands of a document are held, unless somebody waits for
+// them.
+const holdFor = 10 * time.Millisecond
+
+// mayHold tells whether the commands that follow from inputs may be held: all that is
+// said of the start of a run here. Who executes it and has something to say waits for
+// them.
+func (e *Engine) mayHold(ins []plan.Input, commands []plan.Command) bool {
+	start, ok := ins[0].(plan.Start)
+	return ok && start.New && e.opts.Alone && batch{Commands: commands}.only(isEvent)
+}
+
+// hold has the commands of a document held, unless they are taken, until they are late.
+func (en *entry) hold(carry func()) {
+	h := &held{carry: carry}
+	h.late = time.AfterFunc(holdFor, func() {
+		if h.taken.CompareAndSwap(false, true) {
+			carry()
+		}
+	})
+	en.held = h
+}
+
+// take tells whether the commands of a document were held until now: then the caller
+// sees to them.
+func (en *entry) take() bool {
+	if en.held == nil || !en.held.taken.CompareAndSwap(false, true) {
+		return false
+	}
+	en.held.late.Stop()
+	return true
+}
+
+// encode returns a document as the bucket has it. It is JSON as Marshal makes it, which
+// would look at the commands once more, to take white space out of them.
+func (d *document) encode() ([]byte, error) {
+	run, err := json.Marshal(d.Run)
+	if err != nil {
+		return nil, err
+	}
+	data := append([]byte(`{"run":`), run...)
+	data = strconv.AppendUint(append(data, `,"serial":`...), d.Serial, 10)
+	for i, b := range d.Outbox {
+		commands, err := b.Commands.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			data = append(data, `,"outbox":[`...)
+		} else {
+			data = append(data, ',')
+		}
+		data = strconv.AppendUint(append(data, `{"serial":`...), b.Serial, 10)
+		data = append(append(append(data, `,"commands":`...), commands...), '}')
+	}
+	if len(d.Outbox) > 0 {
+		data = append(data, ']')
+	}
+	return append(data, '}'), nil
 }
 
 func docName(id nestor.ID) string { return "run." + string(id) }
@@ -194,7 +266,7 @@ func (e *Engine) heard(ctx context.Context, id nestor.ID, in plan.Input) (*entry
 	if _, _, refused := plan.Decide(en.doc.Run, in, time.Now()); refused == nil || en.revision == 0 {
 		return en, errUnconfirmed
 	}
-	data, err := json.Marshal(en.doc)
+	data, err := en.doc.encode()
 	if err != nil {
 		return en, err
 	}
@@ -246,6 +318,9 @@ func (en *entry) done() bool {
 func (en *entry) carriedOut(ctx context.Context) error {
 	if en.sent == nil {
 		return nil
+	}
+	if en.take() {
+		go en.held.carry()
 	}
 	select {
 	case <-en.sent:

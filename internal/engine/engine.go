@@ -36,10 +36,10 @@ import (
 
 // Log is where the events of plan's decisions go.
 type Log interface {
-	// Once appends events of one run, together, unless some of the same mark or
-	// a higher one were appended to it before.
-	Once(ctx context.Context, mark uint64, events ...nestor.Event) error
-	// OnceAll is Once for several runs, in that order: marks[i] is that of events[i].
+	// OnceEach appends events of one run: of events[i] all or none, unless some of
+	// the same mark, which is marks[i], or a higher one were appended to it before.
+	OnceEach(ctx context.Context, marks []uint64, events [][]nestor.Event) error
+	// OnceAll is the same for several runs, in that order, of which each is there once.
 	OnceAll(ctx context.Context, marks []uint64, events [][]nestor.Event) error
 }
 
@@ -166,7 +166,8 @@ type Submission struct {
 // maxTask is how large a task may be: a document must hold it, and more.
 const maxTask = broker.MaxDocument / 2
 
-// Submit makes a run and returns its id when it will be run whatever happens.
+// Submit makes a run and returns its id when it will be run whatever happens. What
+// the log says of it may come a moment later: see [Engine.Told].
 // A child that goes beyond a limit of its parent is refused with a
 // *nestor.LimitError.
 func (e *Engine) Submit(ctx context.Context, s Submission) (nestor.ID, error) {
@@ -212,7 +213,7 @@ const smallTask = 8 << 10
 // the message can make the document itself.
 func (e *Engine) root(ctx context.Context, in plan.Submit) error {
 	if e.hand(ctx, in) {
-		return e.begun(ctx, in.ID)
+		return nil // its document says all that follows
 	}
 	var ahead jetstream.PubAckFuture
 	if len(in.Task.After) == 0 && len(in.Task.Input)+len(in.Task.Schema)+len(in.Task.Data) < smallTask {
@@ -241,9 +242,8 @@ func (e *Engine) root(ctx context.Context, in plan.Submit) error {
 	return nil
 }
 
-// begun waits until what the document of a run commands is carried out, which this
-// process has just written.
-func (e *Engine) begun(ctx context.Context, id nestor.ID) error {
+// Told waits until the log says what has become of a run so far by this process.
+func (e *Engine) Told(ctx context.Context, id nestor.ID) error {
 	en := e.recall(id)
 	if en == nil {
 		en = e.underWay(id)
@@ -251,7 +251,10 @@ func (e *Engine) begun(ctx context.Context, id nestor.ID) error {
 	if en == nil {
 		return nil // it has even ended, or is not kept in mind
 	}
-	return en.carriedOut(ctx)
+	if err := en.carriedOut(ctx); err != nil {
+		return fmt.Errorf("run %s: %w", id, err)
+	}
+	return nil
 }
 
 // within waits for done, at most for d, and tells whether it came.

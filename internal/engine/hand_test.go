@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -44,6 +45,95 @@ func TestRootIsHandedOver(t *testing.T) {
 	}
 	if run := n.wait(t, n.submit(t, nestor.Task{Limits: nestor.Limits{Attempts: 2}})); run.Fence != 1 || run.Resumes != 0 {
 		t.Errorf("it was started %d times", run.Fence)
+	}
+}
+
+// A run that ends at once is told of at once: how it began and how it ended is one
+// write of the log.
+func TestShortRunIsOneWriteOfTheLog(t *testing.T) {
+	b := embedded(t, t.TempDir())
+	n := open(t, b, private, 2, func(context.Context, *engine.Execution) nestor.Result { return success("done") })
+	const runs = 20
+	var ids []nestor.ID
+	for range runs {
+		id := n.submit(t, nestor.Task{})
+		n.wait(t, id)
+		ids = append(ids, id)
+	}
+	n.stop() // all is told
+	stream, err := b.JetStream().Stream(within(t), broker.Events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wrote := stream.CachedInfo().State.LastSeq; wrote > runs*3/2 { // a slow machine may take longer than is waited for
+		t.Errorf("%d writes for %d runs", wrote, runs)
+	}
+	n = open(t, b, private, 0, nil)
+	for _, id := range ids {
+		var told []string
+		for e, err := range n.log.Read(within(t), eventlog.Filter{Run: string(id)}, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			kind, err := nestor.EventType(e.Data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told = append(told, kind)
+		}
+		if want := []string{"run_queued", "agent_execution_start", "agent_execution_complete"}; !slices.Equal(told, want) {
+			t.Errorf("run %s is told as %v, want %v", id, told, want)
+		}
+	}
+}
+
+// One that goes on is told of soon, whether it says something or not, and what it says
+// stands behind its start.
+func TestStartIsToldSoon(t *testing.T) {
+	b := embedded(t, t.TempDir())
+	seen := make(chan struct{})
+	var log *eventlog.Log
+	n := open(t, b, private, 2, func(ctx context.Context, x *engine.Execution) nestor.Result {
+		if x.Run().Task.Input != "speaks" {
+			<-seen
+			return success("done")
+		}
+		x.Begun(ctx)
+		var told []bool
+		for e, err := range log.Read(ctx, eventlog.Filter{Run: string(x.Run().ID)}, 0) {
+			told = append(told, err == nil && e.Is(&nestor.ExecutionStart{}))
+		}
+		if !slices.Contains(told, true) {
+			t.Errorf("it has begun, and %d events say nothing of it", len(told))
+		}
+		return success("done")
+	})
+	log = n.log
+	silent := n.submit(t, nestor.Task{Input: "says nothing"})
+	for e, err := range n.log.Follow(within(t), eventlog.Filter{Root: string(silent)}, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Is(&nestor.ExecutionStart{}) {
+			break
+		}
+	}
+	close(seen)
+	n.wait(t, silent)
+	n.wait(t, n.submit(t, nestor.Task{Input: "speaks"}))
+	asked := n.submit(t, nestor.Task{Input: "says nothing"})
+	if err := n.Told(within(t), asked); err != nil {
+		t.Error(err)
+	}
+	told := 0
+	for _, err := range n.log.Read(within(t), eventlog.Filter{Run: string(asked)}, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		told++
+	}
+	if told == 0 {
+		t.Error("nothing is told of a run that somebody waited for")
 	}
 }
 

@@ -18,14 +18,17 @@ import (
 )
 
 // behind calls do while who wants it goes on. Run and Work wait for it.
-func (e *Engine) behind(do func()) {
+func (e *Engine) behind(do func()) { go e.carrying(do)() }
+
+// carrying returns do, which Run and Work wait for from now on: it has to be called.
+func (e *Engine) carrying(do func()) func() {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.sending++
-	e.mu.Unlock()
-	go func() {
+	return func() {
 		defer e.ceased()
 		do()
-	}()
+	}
 }
 
 // ceased says that something is not done behind any more.
@@ -49,6 +52,12 @@ func (e *Engine) rest() {
 // follow carries out the commands of next, behind those of en, which it replaced.
 func (e *Engine) follow(ctx context.Context, id nestor.ID, en, next *entry) error {
 	rest := next.doc.Outbox
+	if en.take() { // then both at once
+		defer e.ceased() // those of en: nobody else carries them out
+		err := e.send(ctx, id, next.doc.Run, rest)
+		e.sent(id, en, err)
+		return err
+	}
 	if en.sent != nil && en.carriedOut(ctx) == nil {
 		rest = slices.DeleteFunc(slices.Clone(rest), func(b batch) bool { return b.Serial < next.doc.Serial })
 	}
@@ -64,13 +73,18 @@ func (e *Engine) flush(ctx context.Context, id nestor.ID, en *entry) error {
 }
 
 // send carries out commands: one batch after the other, what is in it all at once,
-// each with an id by which a repetition is known.
+// each with an id by which a repetition is known. Events that follow each other are
+// stored together.
 func (e *Engine) send(ctx context.Context, id nestor.ID, run plan.Run, outbox []batch) error {
 	for began, rest := time.Now(), outbox; len(rest) > 0; {
-		err := e.sendBatch(ctx, id, run, rest[0])
+		n := 1
+		for n < len(rest) && rest[n-1].only(isEvent) && rest[n].only(isBehind) {
+			n++
+		}
+		err := e.sendTogether(ctx, id, run, rest[:n])
 		switch {
 		case err == nil:
-			rest = rest[1:]
+			rest = rest[n:]
 		case !e.patient(ctx, began, err):
 			return err
 		}
@@ -78,18 +92,42 @@ func (e *Engine) send(ctx context.Context, id nestor.ID, run plan.Run, outbox []
 	return nil
 }
 
-func (e *Engine) sendBatch(ctx context.Context, id nestor.ID, run plan.Run, b batch) error {
-	var events []nestor.Event
+// only tells whether all commands of a batch are of a kind.
+func (b batch) only(kind func(plan.Command) bool) bool {
+	return !slices.ContainsFunc(b.Commands, func(c plan.Command) bool { return c != nil && !kind(c) })
+}
+
+// isEvent tells whether a command says something in the log.
+func isEvent(c plan.Command) bool {
+	_, ok := c.(plan.Emit)
+	return ok
+}
+
+// isBehind tells whether a command is an event, or is carried out behind those it is
+// with.
+func isBehind(c plan.Command) bool {
+	tell, _ := c.(plan.Tell)
+	_, ok := tell.Input.(plan.ChildEnded)
+	return ok || isEvent(c)
+}
+
+// sendTogether carries out batches of which all but the last are events.
+func (e *Engine) sendTogether(ctx context.Context, id nestor.ID, run plan.Run, list []batch) error {
+	var marks []uint64
+	var events [][]nestor.Event
+	for _, b := range list {
+		if some := eventsOf(b.Commands); len(some) > 0 {
+			marks, events = append(marks, b.Serial), append(events, some)
+		}
+	}
+	b := list[len(list)-1]
 	var cancels []plan.Tell
 	var first, then []*nats.Msg // before and behind the events
 	var children []child        // that may find a slot; likewise behind them
 	for i, c := range b.Commands {
 		to := &first
 		switch c := c.(type) {
-		case nil: // it is carried out
-			continue
-		case plan.Emit:
-			events = append(events, c.Event)
+		case nil, plan.Emit: // it is carried out, or is below
 			continue
 		case plan.Tell:
 			switch in := c.Input.(type) {
@@ -121,7 +159,7 @@ func (e *Engine) sendBatch(ctx context.Context, id nestor.ID, run plan.Run, b ba
 		err = e.fell(ctx, id, cancels)
 	}
 	if err == nil && len(events) > 0 {
-		err = e.log.Once(ctx, b.Serial, events...)
+		err = e.log.OnceEach(ctx, marks, events)
 	}
 	for _, c := range children {
 		if err == nil && !e.handChild(ctx, c.in) {

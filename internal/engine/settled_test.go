@@ -19,7 +19,7 @@ type counter struct {
 	err   error
 }
 
-func (c *counter) Once(context.Context, uint64, ...nestor.Event) error {
+func (c *counter) OnceEach(context.Context, []uint64, [][]nestor.Event) error {
 	c.calls.Add(1)
 	return c.err
 }
@@ -95,9 +95,9 @@ func next(t *testing.T, b *broker.Broker, log engine.Log, opts engine.Options, w
 // slow is a log that takes its time.
 type slow struct{ counter }
 
-func (s *slow) Once(ctx context.Context, n uint64, events ...nestor.Event) error {
+func (s *slow) OnceEach(ctx context.Context, marks []uint64, events [][]nestor.Event) error {
 	time.Sleep(100 * time.Millisecond) // a disk, not a wait for something
-	return s.counter.Once(ctx, n, events...)
+	return s.counter.OnceEach(ctx, marks, events)
 }
 
 // What was left undone is done before work goes on: it may be a cancel of what was
