@@ -45,7 +45,7 @@ bench: tools ## All benchmarks
 
 .PHONY: bench-sdk
 bench-sdk: tools/bench-sdk/node_modules/.stamp ## package claude against the TypeScript SDK, in one run
-	go build -o bin/bench-sdk ./tools/bench-sdk
+	CGO_ENABLED=0 go build -o bin/bench-sdk ./tools/bench-sdk
 	bin/bench-sdk
 
 .PHONY: bench-warm

@@ -24,6 +24,7 @@ type frameReader struct {
 	searched   int   // bytes after start that hold no newline
 	lost       int   // bytes dropped of a line over the limit
 	err        error // of r; ends the stream when the buffer is used up
+	reserve    reserve
 }
 
 // next returns the next object, without white space around it. The slice is
@@ -115,6 +116,7 @@ func (f *frameReader) fill() {
 		n, err := f.r.Read(f.buf[f.end:])
 		f.end += n
 		f.err = err
+		f.reserve.read(n)
 		if n > 0 || err != nil {
 			return
 		}
@@ -132,4 +134,35 @@ func (f *frameReader) grow() {
 	f.end = copy(buf, f.buf[f.start:f.end])
 	f.start = 0
 	f.buf = buf
+}
+
+// reserve is memory that nobody touches, held while the CLI says much at once. A program
+// that holds next to nothing would have its garbage collected every 3 MB otherwise,
+// which is hundreds of times a second.
+type reserve struct {
+	room []byte // nil while the CLI says little
+	much int    // bytes that were read much at once
+	few  int    // reads in a row since then that brought little
+}
+
+const (
+	reserveSize  = 6 << 20
+	reserveAfter = 1 << 20  // bytes that came much at once
+	reserveUntil = 100      // reads in a row that bring little
+	muchAtOnce   = 16 << 10 // bytes of a read
+)
+
+// read takes note of a read of n bytes.
+func (r *reserve) read(n int) {
+	switch {
+	case n >= muchAtOnce:
+		r.few = 0
+		if r.much += n; r.much >= reserveAfter && r.room == nil {
+			r.room = make([]byte, reserveSize)
+		}
+	case r.much > 0:
+		if r.few++; r.few == reserveUntil {
+			*r = reserve{}
+		}
+	}
 }

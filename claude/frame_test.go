@@ -187,3 +187,40 @@ func FuzzFrames(f *testing.F) {
 		}
 	})
 }
+
+// Room is held in reserve while the CLI says much, not for a large answer or two, and
+// given back when it says little again.
+func TestReserveIsHeldWhileMuchIsSaid(t *testing.T) {
+	var r reserve
+	for n := range 10_000 {
+		if r.read(1000); r.room != nil {
+			t.Fatalf("it is held after %d small reads", n+1)
+		}
+	}
+	for range 10 {
+		if r.read(64 << 10); r.room != nil {
+			t.Fatal("it is held after 640 KB")
+		}
+	}
+	for range reserveAfter / (64 << 10) {
+		r.read(64 << 10)
+	}
+	if r.room == nil {
+		t.Fatal("it is not held in a flood")
+	}
+	for range 5 { // a flood has its gaps
+		for range reserveUntil - 1 {
+			r.read(1000)
+		}
+		r.read(64 << 10)
+	}
+	if r.room == nil {
+		t.Error("it is not held through a flood")
+	}
+	for range reserveUntil {
+		r.read(1000)
+	}
+	if r.room != nil || r.much != 0 {
+		t.Error("it is held though little is said")
+	}
+}

@@ -19,13 +19,13 @@ import (
 // What a process of this program does: it starts itself for each role, so that
 // memory and time are those of one role alone.
 const (
-	roleVariable  = "BENCH_ROLE"  // "emit", "read", "roomy", "raw", "start"; empty compares
+	roleVariable  = "BENCH_ROLE"  // "emit", "read", "raw", "start"; empty compares
 	countVariable = "BENCH_COUNT" // messages
 	sizeVariable  = "BENCH_SIZE"  // bytes of a message
 )
 
 func main() {
-	roles := map[string]func() error{"": compare, "emit": emit, "read": read, "roomy": roomy, "raw": raw, "start": start}
+	roles := map[string]func() error{"": compare, "emit": emit, "read": read, "raw": raw, "start": start}
 	run, ok := roles[os.Getenv(roleVariable)]
 	if !ok {
 		fmt.Fprintf(os.Stderr, "bench-sdk: no role %q\n", os.Getenv(roleVariable))
@@ -55,12 +55,12 @@ const (
 )
 
 func compare() error {
-	var ours, roomys, peers, raws []figures
+	var ours, peers, raws []figures
 	for range rounds { // in turns, so that noise meets all alike
 		for _, m := range []struct {
 			role string
 			into *[]figures
-		}{{"read", &ours}, {"peer", &peers}, {"roomy", &roomys}, {"raw", &raws}} {
+		}{{"read", &ours}, {"peer", &peers}, {"raw", &raws}} {
 			f, err := measure(m.role, streams, size)
 			if err != nil {
 				return err
@@ -71,29 +71,21 @@ func compare() error {
 			*m.into = append(*m.into, f)
 		}
 	}
-	times, roomyTimes := ratios(ours, peers), ratios(roomys, peers)
-	our, roomy, peer, pipe := median(ours), median(roomys), median(peers), median(raws)
+	times := ratios(ours, peers)
+	our, peer, pipe := median(ours), median(peers), median(raws)
 	fmt.Printf("%d messages of %d bytes, every one decoded; medians of %d rounds, taken in turns. %s, %d cores, %s.\n\n",
 		streams, size, rounds, runtime.GOOS+"/"+runtime.GOARCH, runtime.NumCPU(), runtime.Version())
 	fmt.Println("| reader | messages/s | MB/s | resident (peak) | allocated per message |")
 	fmt.Println("|---|---|---|---|---|")
 	row := func(name string, f figures, alloc string) {
-		fmt.Printf("| %s | %.0f | %.0f | %d MB | %s |\n", name, f.rate(), f.rate()*size/1e6, f.RSSKB>>10, alloc)
+		fmt.Printf("| %s | %.0f | %.0f | %.1f MB | %s |\n", name, f.rate(), f.rate()*size/1e6, float64(f.RSSKB)/1024, alloc)
 	}
 	row("package claude", our, fmt.Sprintf("%d B", our.Alloc/streams))
-	row("package claude in a program with `GOGC=200`", roomy, fmt.Sprintf("%d B", roomy.Alloc/streams))
 	row("TypeScript SDK 0.3.325", peer, "–")
 	row("lines counted, not decoded", pipe, "–")
-	fmt.Println()
-	for _, side := range []struct {
-		name  string
-		f     figures
-		times []float64
-	}{{"", our, times}, {" with `GOGC=200`", roomy, roomyTimes}} {
-		ratio := side.f.rate() / peer.rate()
-		fmt.Printf("Rate%s: **%.1f times** the TypeScript SDK's (%.2f by the medians, %.2f by the median of the rounds, half of which lie between %.2f and %.2f), at **%.2f** of its memory and %.0f %% of the raw pipe's speed.\n\n",
-			side.name, ratio, ratio, side.times[rounds/2], side.times[rounds/4], side.times[rounds*3/4], float64(side.f.RSSKB)/float64(peer.RSSKB), 100*side.f.rate()/pipe.rate())
-	}
+	ratio := our.rate() / peer.rate()
+	fmt.Printf("\nRate: **%.1f times** the TypeScript SDK's (%.2f by the medians, %.2f by the median of the rounds, half of which lie between %.2f and %.2f), at **%.2f** of its memory and %.0f %% of the raw pipe's speed.\n\n",
+		ratio, ratio, times[rounds/2], times[rounds/4], times[rounds*3/4], float64(our.RSSKB)/float64(peer.RSSKB), 100*our.rate()/pipe.rate())
 	if err := sizes(); err != nil {
 		return err
 	}
@@ -147,9 +139,16 @@ func startup() error {
 	return err
 }
 
+// median returns the one with the median of the rates, with the median of what they
+// held.
 func median(f []figures) figures {
-	slices.SortFunc(f, func(a, b figures) int { return cmp.Compare(a.rate(), b.rate()) })
-	return f[len(f)/2]
+	middle := func(by func(a, b figures) int) figures {
+		slices.SortFunc(f, by)
+		return f[len(f)/2]
+	}
+	m := middle(func(a, b figures) int { return cmp.Compare(a.rate(), b.rate()) })
+	m.RSSKB = middle(func(a, b figures) int { return cmp.Compare(a.RSSKB, b.RSSKB) }).RSSKB
+	return m
 }
 
 // measure runs one reader in a process of its own.

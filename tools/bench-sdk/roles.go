@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -114,13 +113,6 @@ func read() error {
 	runtime.ReadMemStats(&after)
 	f.Alloc = int(after.TotalAlloc - before.TotalAlloc)
 	return report(f)
-}
-
-// roomy is read in a program that lets the collector run half as often, as one may that
-// holds next to nothing: it runs each time 3 MB were allocated otherwise.
-func roomy() error {
-	debug.SetGCPercent(200)
-	return read()
 }
 
 // raw counts lines and does nothing else.
