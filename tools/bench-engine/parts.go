@@ -31,7 +31,8 @@ func bareConsumer(ctx context.Context, b *broker.Broker) (jetstream.Consumer, er
 }
 
 // latency measures the time from a submission to its start, one at a time, in
-// turns with a message that is published and pulled.
+// turns with a message that is published and pulled. Each begins when what the one
+// before it leaves to be written is: it would meet it, and not the one that left it.
 func latency(ctx context.Context, dir string) error {
 	const rounds = 1000
 	started := make(chan time.Time, 1)
@@ -47,7 +48,7 @@ func latency(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	pulled := make(chan time.Time, 1)
+	pulled, acked := make(chan time.Time, 1), make(chan error, 1)
 	messages, err := consumer.Messages(jetstream.PullMaxMessages(1))
 	if err != nil {
 		return err
@@ -60,7 +61,7 @@ func latency(ctx context.Context, dir string) error {
 				return
 			}
 			pulled <- time.Now()
-			msg.Ack()
+			acked <- msg.DoubleAck(ctx)
 		}
 	}()
 	kv, err := c.broker.JetStream().KeyValue(ctx, broker.Runs)
@@ -78,11 +79,17 @@ func latency(ctx context.Context, dir string) error {
 		if _, err := c.Wait(ctx, id); err != nil {
 			return err
 		}
+		if err := c.Told(ctx, id); err != nil {
+			return err
+		}
 		begin = time.Now()
 		if _, err := c.broker.JetStream().Publish(ctx, bareSubject, []byte("x")); err != nil {
 			return err
 		}
 		bare = append(bare, (<-pulled).Sub(begin))
+		if err := <-acked; err != nil {
+			return err
+		}
 
 		// What a start has to write: that it is at work.
 		begin = time.Now()
