@@ -533,12 +533,12 @@ func (w *Writer) lookup(ctx context.Context, c *chunk, sent bool) error {
 	err := w.log.ask(ctx, w.tail.seq, func() (err error) {
 		subject := Filter{w.root, w.run}.subject()
 		s := w.log.stream
-		if sent {
-			if next, err = found(s.GetMsg(ctx, w.tail.seq+1, jetstream.WithGetMsgSubject(subject))); err != nil {
-				return err
-			}
+		// The last one first: if that is still the end that was known, c is refused when it
+		// is stored twice. The other way round c may be stored in between, and not be known.
+		if last, err = found(s.GetLastMsgForSubject(ctx, subject)); err != nil || !sent || last == nil || last.seq <= w.tail.seq {
+			return err
 		}
-		last, err = found(s.GetLastMsgForSubject(ctx, subject))
+		next, err = found(s.GetMsg(ctx, w.tail.seq+1, jetstream.WithGetMsgSubject(subject)))
 		return err
 	})
 	switch {
