@@ -142,7 +142,7 @@ func (e *Engine) writeRuns(ctx context.Context, list []writing) error {
 		if w.next.doc.Run.State.Ended() && e.ahead.changed[w.id] == nil {
 			delete(e.ahead.runs, w.id)
 		}
-		e.notify(w.id, w.next)
+		e.notify(w.id, w.next.doc.Serial)
 		for _, g := range w.gifts {
 			g.en, g.wrote = w.next, true
 			close(g.done)
@@ -263,7 +263,7 @@ func (e *Engine) redo(ids []nestor.ID) {
 		return cmp.Compare(found[y].Run.Depth(), found[x].Run.Depth())
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(found), lowest) {
-		e.send(ctx, id, found[id].Run, found[id].Outbox)
+		e.carryOut(ctx, id, found[id])
 	}
 }
 

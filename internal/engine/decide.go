@@ -243,7 +243,7 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, ins []plan
 		next.hold(carry)
 	}
 	e.remember(id, next)
-	e.notify(id, next)
+	e.notify(id, next.doc.Serial)
 	if !hold {
 		go carry()
 	}

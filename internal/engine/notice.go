@@ -14,13 +14,13 @@ import (
 // noticeSubject is where it is said, live only, that a document changed.
 func noticeSubject(id nestor.ID) string { return "notice." + string(id) }
 
-// notify says that a document changed: to all, or where nobody else could want to
+// notify says which change of a document was the last: to all, or where nobody else could want to
 // know to this process alone. Who misses it looks again by itself.
-func (e *Engine) notify(id nestor.ID, en *entry) {
+func (e *Engine) notify(id nestor.ID, serial uint64) {
 	if e.opts.Alone {
-		e.notices.say(id, en.doc.Serial)
+		e.notices.say(id, serial)
 	} else {
-		e.b.Conn().Publish(noticeSubject(id), strconv.AppendUint(nil, en.doc.Serial, 10))
+		e.b.Conn().Publish(noticeSubject(id), strconv.AppendUint(nil, serial, 10))
 	}
 }
 

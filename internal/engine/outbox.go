@@ -69,7 +69,15 @@ func (e *Engine) flush(ctx context.Context, id nestor.ID, en *entry) error {
 	if en.sent != nil {
 		return en.carriedOut(ctx)
 	}
-	return e.send(ctx, id, en.doc.Run, en.doc.Outbox)
+	return e.carryOut(ctx, id, en.doc)
+}
+
+// carryOut carries out the commands of a document that was read. Who wrote it may
+// never have known that it was written, this process among others, and have told
+// nobody of the change.
+func (e *Engine) carryOut(ctx context.Context, id nestor.ID, d document) error {
+	e.notify(id, d.Serial)
+	return e.send(ctx, id, d.Run, d.Outbox)
 }
 
 // send carries out commands: one batch after the other, what is in it all at once,

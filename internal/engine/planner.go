@@ -335,8 +335,8 @@ func (e *Engine) finish(ctx context.Context, id nestor.ID) (err error) {
 	case e.underWay(id) != nil:
 		return nil // this process has ended it
 	case en == nil:
-		if en, err = e.load(ctx, id); err == nil && len(en.doc.Outbox) > 0 {
-			err = e.send(ctx, id, en.doc.Run, en.doc.Outbox)
+		if en, err = e.load(ctx, id); err == nil {
+			err = e.carryOut(ctx, id, en.doc)
 		}
 	} // else this process has changed it, which is all that it need have done
 	if err != nil {
