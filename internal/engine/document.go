@@ -248,8 +248,11 @@ func (e *Engine) read(ctx context.Context, id nestor.ID) (plan.Run, error) {
 	return en.doc.Run, nil
 }
 
-// errUnconfirmed says that what refused an input may have been outdated.
-var errUnconfirmed = errors.New("the document may have been outdated")
+// Reasons why an input that was refused is given again.
+var (
+	errUnconfirmed = errors.New("the document may have been outdated")
+	errNowhere     = errors.New("there is no document, or not yet")
+)
 
 // heard is given for what was delivered: if it returns nil, it was heard, or
 // changes nothing. Where a leader may answer with what was true
@@ -263,7 +266,10 @@ func (e *Engine) heard(ctx context.Context, id nestor.ID, in plan.Input) (*entry
 	if en, err = e.load(ctx, id); err != nil {
 		return en, err
 	}
-	if _, _, refused := plan.Decide(en.doc.Run, in, time.Now()); refused == nil || en.revision == 0 {
+	switch _, _, refused := plan.Decide(en.doc.Run, in, time.Now()); {
+	case en.revision == 0:
+		return en, errNowhere
+	case refused == nil:
 		return en, errUnconfirmed
 	}
 	data, err := en.doc.encode()

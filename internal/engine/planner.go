@@ -202,12 +202,12 @@ func (e *Engine) timed(ctx context.Context, msg *nats.Msg) error {
 	return e.done(ctx, task.Run, plan.Timer{})
 }
 
-// vain tells whether a message that could not be confirmed to be void has come so
-// often that it is: its run is gone.
+// vain tells whether a message for a run that has no document has come so often that
+// there will be none: the run is gone. One for a run that is there is never given up.
 func vain(msg *nats.Msg, err error) bool {
 	const often = 20
 	meta, metaErr := msg.Metadata()
-	return errors.Is(err, errUnconfirmed) && metaErr == nil && meta.NumDelivered > often
+	return errors.Is(err, errNowhere) && metaErr == nil && meta.NumDelivered > often
 }
 
 // settled drops an error that says that an input changes nothing: it was heard.
