@@ -87,7 +87,7 @@ func (a *ahead) due() (list []writing, wait time.Duration) {
 		}
 		next := &entry{doc: document{Run: r.run, Serial: r.base.doc.Serial + 1, Outbox: r.outbox()}, sent: make(chan struct{})}
 		if len(r.commands) > 0 {
-			next.doc.Outbox = append(next.doc.Outbox, batch{next.doc.Serial, r.commands})
+			next.doc.Outbox = append(next.doc.Outbox, batch{Serial: next.doc.Serial, Commands: r.commands})
 		}
 		list = append(list, writing{id, r, r.base, next, r.left, r.gifts})
 		r.commands, r.left, r.gifts = nil, nil, nil
@@ -110,6 +110,7 @@ func (r *falling) outbox() []batch {
 		return list
 	}
 	for i, b := range list {
+		list[i].encoded = nil
 		list[i].Commands = slices.DeleteFunc(slices.Clone(b.Commands), func(c plan.Command) bool {
 			tell, ok := c.(plan.Tell)
 			_, cancel := tell.Input.(plan.Cancel)
@@ -180,7 +181,7 @@ func (e *Engine) sendAll(list []writing) {
 		all.Go(func() {
 			err := err
 			if err == nil {
-				err = e.send(ctx, w.id, w.next.doc.Run, []batch{{w.next.doc.Serial, withoutEvents(w.left)}})
+				err = e.send(ctx, w.id, w.next.doc.Run, []batch{{Serial: w.next.doc.Serial, Commands: withoutEvents(w.left)}})
 			}
 			e.sent(w.id, w.next, err)
 		})

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -28,29 +27,38 @@ func (x *Execution) expire(ctx context.Context) (stop func()) {
 		at = at.Add(x.e.opts.Lease)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for {
-			// A machine that sleeps has a clock that goes on: look now and then.
-			select {
-			case <-time.After(min(time.Until(at), lookAgain)):
-			case <-ctx.Done():
-				return
-			}
-			if time.Now().Before(at) {
-				continue
-			}
+	over := make(chan struct{})
+	late := time.AfterFunc(untilLook(at), func() { // most have ended by then
+		defer close(over)
+		x.endAt(ctx, at)
+	})
+	return func() {
+		cancel()
+		if !late.Stop() {
+			<-over
+		}
+	}
+}
+
+// endAt has the run end at a time, unless ctx ends before.
+func (x *Execution) endAt(ctx context.Context, at time.Time) {
+	for ctx.Err() == nil {
+		if !time.Now().Before(at) {
 			if x.e.done(ctx, x.id, plan.Timer{}) == nil {
 				return // by another clock it may be early: then the run has a timer
 			}
 			at = time.Now().Add(retryAfter).Round(0)
 		}
-	})
-	return func() {
-		cancel()
-		watching.Wait()
+		select {
+		case <-time.After(untilLook(at)):
+		case <-ctx.Done():
+		}
 	}
 }
+
+// untilLook is how long to wait for a time before the clock is looked at: that of a
+// machine that sleeps goes on, and timers do not.
+func untilLook(at time.Time) time.Duration { return min(time.Until(at), lookAgain) }
 
 // lookAgain is how often the clock is looked at.
 const lookAgain = 10 * time.Second

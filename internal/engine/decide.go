@@ -216,7 +216,11 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, ins []plan
 		next.doc.Outbox = slices.Clone(en.doc.Outbox)
 	}
 	if len(commands) > 0 {
-		next.doc.Outbox = append(next.doc.Outbox, batch{next.doc.Serial, commands})
+		b := batch{Serial: next.doc.Serial, Commands: commands}
+		if b.encoded, err = b.Commands.MarshalJSON(); err != nil { // the next document may have them too
+			return nil, nil, fmt.Errorf("run %s: %w", id, err)
+		}
+		next.doc.Outbox = append(next.doc.Outbox, b)
 	}
 	data, err := next.doc.encode()
 	if err != nil {

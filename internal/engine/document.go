@@ -27,6 +27,8 @@ type document struct {
 type batch struct {
 	Serial   uint64        `json:"serial"` // of the change
 	Commands plan.Commands `json:"commands"`
+
+	encoded []byte // the commands, if somebody has written them
 }
 
 // entry is a document and its revision in the bucket. Nothing of it is changed
@@ -92,9 +94,11 @@ func (d *document) encode() ([]byte, error) {
 	data := append([]byte(`{"run":`), run...)
 	data = strconv.AppendUint(append(data, `,"serial":`...), d.Serial, 10)
 	for i, b := range d.Outbox {
-		commands, err := b.Commands.MarshalJSON()
-		if err != nil {
-			return nil, err
+		commands := b.encoded
+		if commands == nil {
+			if commands, err = b.Commands.MarshalJSON(); err != nil {
+				return nil, err
+			}
 		}
 		if i == 0 {
 			data = append(data, `,"outbox":[`...)

@@ -18,7 +18,7 @@ func TestDocumentIsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, outbox := range [][]batch{nil, {{1, commands}}, {{1, nil}, {2, append(commands, plan.Tell{Run: id, Input: plan.Timer{}})}}} {
+	for _, outbox := range [][]batch{nil, {{Serial: 1, Commands: commands}}, {{Serial: 1}, {Serial: 2, Commands: append(commands, plan.Tell{Run: id, Input: plan.Timer{}})}}} {
 		d := document{Run: run, Serial: 7, Outbox: outbox}
 		got, err := d.encode()
 		if err != nil {

@@ -157,9 +157,10 @@ func (c *chunk) event(i int) Event {
 // oneLine checks an event and returns it without ends of lines, which JSON has
 // between its tokens only.
 func oneLine(event json.RawMessage) ([]byte, error) {
+	if err := checkSize(event); err != nil {
+		return nil, err
+	}
 	switch {
-	case len(event) > MaxEvent:
-		return nil, fmt.Errorf("event of %d bytes: %w: at most %d can be appended; put what is large in a blob", len(event), ErrTooLarge, MaxEvent)
 	case !json.Valid(event):
 		return nil, fmt.Errorf("event %.80q is not JSON", event)
 	case !bytes.ContainsAny(event, "\r\n"):
@@ -170,4 +171,22 @@ func oneLine(event json.RawMessage) ([]byte, error) {
 		return nil, err
 	}
 	return buf.Bytes(), nil
+}
+
+func oneLineEach(events []json.RawMessage) (lines [][]byte, err error) {
+	lines = make([][]byte, len(events))
+	for i, e := range events {
+		if lines[i], err = oneLine(e); err != nil {
+			return nil, err
+		}
+	}
+	return lines, nil
+}
+
+// checkSize refuses an event that is too large.
+func checkSize(event []byte) error {
+	if len(event) > MaxEvent {
+		return fmt.Errorf("event of %d bytes: %w: at most %d can be appended; put what is large in a blob", len(event), ErrTooLarge, MaxEvent)
+	}
+	return nil
 }

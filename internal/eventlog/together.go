@@ -2,7 +2,6 @@ package eventlog
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -108,9 +107,6 @@ func (l *Log) portion(mark uint64, events []nestor.Event) (*portion, error) {
 	s := &portion{w: w}
 	for _, e := range events {
 		data, err := encode(e)
-		if err == nil {
-			data, err = oneLine(json.RawMessage(data))
-		}
 		if err != nil {
 			return nil, err
 		}

@@ -2,7 +2,6 @@ package eventlog
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -25,7 +24,7 @@ func (l *Log) OnceEach(ctx context.Context, marks []uint64, events [][]nestor.Ev
 	head := events[0][0].Head()
 	groups := make([]group, len(marks))
 	for i, mark := range marks {
-		groups[i] = group{mark, make([]json.RawMessage, len(events[i]))}
+		groups[i] = group{mark, make([][]byte, len(events[i]))}
 		for n, e := range events[i] {
 			line, err := encode(e)
 			if err != nil {
@@ -42,14 +41,17 @@ func (l *Log) OnceEach(ctx context.Context, marks []uint64, events [][]nestor.Ev
 	return err
 }
 
-// encode writes e without its position, which is not known yet.
-func encode(e nestor.Event) ([]byte, error) {
+// encode writes e in one line, without its position, which is not known yet.
+func encode(e nestor.Event) (line []byte, err error) {
 	if head := e.Head(); head.Seq != 0 { // otherwise others may be reading it
 		seq := head.Seq
 		head.Seq = 0
 		defer func() { head.Seq = seq }()
 	}
-	return nestor.EncodeEvent(e)
+	if line, err = nestor.EncodeEvent(e); err == nil {
+		err = checkSize(line)
+	}
+	return line, err
 }
 
 // Is tells whether it is of the type of one of some events. It is cheaper than to

@@ -139,7 +139,7 @@ func (w *Writer) idle() bool {
 // do not fit into one chunk. If ctx ends first it returns the cause, and the
 // events may be stored or not.
 func (w *Writer) Append(ctx context.Context, events ...json.RawMessage) ([]Position, error) {
-	return w.append(ctx, group{lines: events})
+	return w.appendForeign(ctx, 0, events)
 }
 
 // Once is Append for events that may have been appended before, by whomever: if
@@ -147,13 +147,23 @@ func (w *Writer) Append(ctx context.Context, events ...json.RawMessage) ([]Posit
 // positions are zero. The events are stored together or not at all. Marks grow
 // from 1.
 func (w *Writer) Once(ctx context.Context, mark uint64, events ...json.RawMessage) ([]Position, error) {
-	return w.append(ctx, group{mark, events})
+	return w.appendForeign(ctx, mark, events)
 }
 
-// group is what is appended together. That of Once has a mark.
+// appendForeign stores events that may be anything.
+func (w *Writer) appendForeign(ctx context.Context, mark uint64, events []json.RawMessage) ([]Position, error) {
+	lines, err := oneLineEach(events)
+	if err != nil {
+		return nil, w.wrap(err)
+	}
+	return w.append(ctx, group{mark, lines})
+}
+
+// group is what is appended together: events that are JSON, each in one line, which
+// nobody changes any more. That of Once has a mark.
 type group struct {
 	mark  uint64
-	lines []json.RawMessage
+	lines [][]byte
 }
 
 // append stores groups, in one chunk if they fit into it.
@@ -181,7 +191,11 @@ func (w *Writer) append(ctx context.Context, groups ...group) ([]Position, error
 // more than 1 MiB is queued. An error, of this or of an earlier call, means that
 // nothing more will be stored.
 func (w *Writer) Write(ctx context.Context, events ...json.RawMessage) error {
-	_, err := w.enqueue(ctx, false, group{lines: events})
+	lines, err := oneLineEach(events)
+	if err != nil {
+		return w.wrap(err)
+	}
+	_, err = w.enqueue(ctx, false, group{lines: lines})
 	return err
 }
 
@@ -213,11 +227,7 @@ func (w *Writer) enqueue(ctx context.Context, wait bool, groups ...group) ([]*en
 	var entries []*entry
 	for _, g := range groups {
 		first, size := len(entries), 0
-		for _, e := range g.lines {
-			line, err := oneLine(e)
-			if err != nil {
-				return nil, w.wrap(err)
-			}
+		for _, line := range g.lines {
 			e := &entry{data: line, mark: g.mark}
 			if wait {
 				e.done = make(chan struct{})
