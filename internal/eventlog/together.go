@@ -123,23 +123,16 @@ func (l *Log) portion(mark uint64, events []nestor.Event) (*portion, error) {
 func (w *Writer) hold() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.log.closing.Lock()
-	defer w.log.closing.Unlock()
-	if w.flushing || len(w.queue) > 0 || w.err != nil || w.log.closed {
-		return false
-	}
-	w.flushing = true
-	w.log.flushes.Add(1)
-	return true
+	return !w.flushing && len(w.queue) == 0 && w.err == nil && w.beginLocked() == nil
 }
 
 // release has what was queued meanwhile stored.
 func (w *Writer) release() {
-	defer w.log.flushes.Done()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.flushing = false
-	if len(w.queue) > 0 {
-		w.startLocked() // if the log ends, those who wait are told
+	if len(w.queue) == 0 {
+		w.ceasedLocked()
+		return
 	}
+	go w.flush(nil)
 }

@@ -168,9 +168,12 @@ type group struct {
 
 // append stores groups, in one chunk if they fit into it.
 func (w *Writer) append(ctx context.Context, groups ...group) ([]Position, error) {
-	entries, err := w.enqueue(ctx, true, groups...)
+	entries, lead, err := w.enqueue(ctx, true, groups...)
 	if err != nil {
 		return nil, err
+	}
+	if lead {
+		w.lead(ctx)
 	}
 	positions := make([]Position, len(entries))
 	for i, e := range entries {
@@ -195,7 +198,7 @@ func (w *Writer) Write(ctx context.Context, events ...json.RawMessage) error {
 	if err != nil {
 		return w.wrap(err)
 	}
-	_, err = w.enqueue(ctx, false, group{lines: lines})
+	_, _, err = w.enqueue(ctx, false, group{lines: lines})
 	return err
 }
 
@@ -223,8 +226,9 @@ func (w *Writer) wrap(err error) error {
 	return fmt.Errorf("appending to run %s: %w", w.run, err)
 }
 
-func (w *Writer) enqueue(ctx context.Context, wait bool, groups ...group) ([]*entry, error) {
-	var entries []*entry
+// enqueue queues groups, and has them stored. If somebody is about to wait for them,
+// and nobody stores what is queued, it is the caller who has to: see lead.
+func (w *Writer) enqueue(ctx context.Context, wait bool, groups ...group) (entries []*entry, lead bool, err error) {
 	for _, g := range groups {
 		first, size := len(entries), 0
 		for _, line := range g.lines {
@@ -237,19 +241,19 @@ func (w *Writer) enqueue(ctx context.Context, wait bool, groups ...group) ([]*en
 		}
 		if n := len(g.lines); g.mark != 0 && n > 0 {
 			if size > roomy || n > maxEvents {
-				return nil, w.wrap(fmt.Errorf("%d events of %d bytes that belong together: %w", n, size, ErrTooLarge))
+				return nil, false, w.wrap(fmt.Errorf("%d events of %d bytes that belong together: %w", n, size, ErrTooLarge))
 			}
 			entries[first].group, entries[first].bytes = n, size
 		}
 	}
 	if err := w.log.running(ctx); err != nil {
-		return nil, w.wrap(err)
+		return nil, false, w.wrap(err)
 	}
 	for {
 		w.mu.Lock()
 		if w.err != nil {
 			defer w.mu.Unlock()
-			return nil, w.err
+			return nil, false, w.err
 		}
 		if w.size <= maxQueued {
 			break
@@ -259,7 +263,7 @@ func (w *Writer) enqueue(ctx context.Context, wait bool, groups ...group) ([]*en
 		select {
 		case <-space:
 		case <-ctx.Done():
-			return nil, w.wrap(context.Cause(ctx))
+			return nil, false, w.wrap(context.Cause(ctx))
 		}
 	}
 	defer w.mu.Unlock()
@@ -268,12 +272,21 @@ func (w *Writer) enqueue(ctx context.Context, wait bool, groups ...group) ([]*en
 		w.size += len(e.data) + 1
 	}
 	if len(w.queue) == 0 {
-		return entries, nil
+		return entries, false, nil
 	}
 	if wait || w.size >= flushSize {
 		w.wakeLocked()
 	}
-	return entries, w.startLocked()
+	if w.flushing {
+		return entries, false, nil
+	}
+	if err := w.beginLocked(); err != nil {
+		return nil, false, err
+	}
+	if !wait {
+		go w.flush(nil)
+	}
+	return entries, wait, nil
 }
 
 // wakeLocked makes the flush go on at once.
@@ -285,11 +298,9 @@ func (w *Writer) wakeLocked() {
 	}
 }
 
-// startLocked starts a flush if none is at work. Log.end waits for it.
-func (w *Writer) startLocked() error {
-	if w.flushing {
-		return nil
-	}
+// beginLocked takes note that somebody stores what is queued, until ceased is called,
+// for which Log.end waits. Nobody does yet.
+func (w *Writer) beginLocked() error {
 	w.log.closing.Lock()
 	defer w.log.closing.Unlock()
 	if w.log.closed {
@@ -297,42 +308,69 @@ func (w *Writer) startLocked() error {
 		return w.err
 	}
 	w.flushing = true
-	w.log.flushes.Go(func() { w.flush(w.log.life) })
+	w.log.flushes.Add(1)
 	return nil
 }
 
-// flush stores what is queued, chunk by chunk, until nothing is.
-func (w *Writer) flush(ctx context.Context) {
+// ceasedLocked takes note that nobody does.
+func (w *Writer) ceasedLocked() {
+	w.flushing = false
+	w.log.flushes.Done()
+}
+
+// lead stores what is queued for who waits for it, which takes two goroutines less to
+// be woken. If it is not done at once, or more has come, another goroutine goes on.
+func (w *Writer) lead(ctx context.Context) {
+	var next *storing
+	if entries := w.take(); len(entries) > 0 {
+		next = w.storing(entries)
+		if done, _ := w.attempt(ctx, next); done { // why not shows again
+			next.done()
+			next = nil
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if next == nil && len(w.queue) == 0 {
+		w.ceasedLocked()
+		return
+	}
+	go w.flush(next)
+}
+
+// flush stores what is about to be, unless that is nil, and what is queued, chunk by
+// chunk, until nothing is.
+func (w *Writer) flush(next *storing) {
+	ctx := w.log.life
 	for {
-		w.mu.Lock()
-		if len(w.queue) == 0 {
-			w.flushing = false
-			w.mu.Unlock()
-			return
-		}
-		wait := w.flushed && !w.urgent && w.size < flushSize
-		w.mu.Unlock()
-		if wait {
-			w.gather(ctx)
-		}
-		entries := w.take()
-		if len(entries) == 0 {
-			continue
-		}
-		err := w.store(ctx, entries)
-		if err != nil {
+		if next == nil {
 			w.mu.Lock()
-			w.queue = append(entries, w.queue...)
+			if len(w.queue) == 0 {
+				w.ceasedLocked()
+				w.mu.Unlock()
+				return
+			}
+			wait := w.flushed && !w.urgent && w.size < flushSize
+			w.mu.Unlock()
+			if wait {
+				w.gather(ctx)
+			}
+			entries := w.take()
+			if len(entries) == 0 {
+				continue
+			}
+			next = w.storing(entries)
+		}
+		if err := w.store(ctx, next); err != nil {
+			w.mu.Lock()
+			w.queue = append(next.all, w.queue...)
 			w.failLocked(w.wrap(err))
-			w.flushing = false
+			w.ceasedLocked()
 			w.mu.Unlock()
 			return
 		}
-		for _, e := range entries {
-			if e.done != nil {
-				close(e.done)
-			}
-		}
+		next.done()
+		next = nil
 	}
 }
 
@@ -421,52 +459,73 @@ func (w *Writer) failLocked(err error) {
 	w.space = make(chan struct{})
 }
 
-// store makes entries the next chunk of the run, without those of Once that are
-// stored already, and sets their positions.
-func (w *Writer) store(ctx context.Context, entries []*entry) error {
-	c := w.chunk(entries)
-	sent := false // perhaps stored, with the numbers that c has
-	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		if !w.known {
-			if err := w.lookup(ctx, c, sent); err != nil {
-				if ctx.Err() != nil || permanent(err) {
-					return w.reason(ctx, err)
-				}
-				if !pause(ctx, wait) {
-					return w.reason(ctx, err)
-				}
-				continue
-			}
-			if c.seq != 0 {
-				w.stored(c, entries)
-				return nil
-			}
-		}
-		if w.fence != 0 && w.tail.fence > w.fence {
-			return ErrFenced
-		}
-		if left := unmarked(entries, w.tail.mark); len(left) < len(entries) {
-			if len(left) == 0 {
-				return nil
-			}
-			entries, c = left, w.chunk(left)
-		}
-		c.n, c.fence, c.mark = w.tail.next, max(w.fence, w.tail.fence), max(c.mark, w.tail.mark)
-		sent = true
-		seq, err := w.publish(ctx, c, w.tail.seq)
-		if err == nil {
-			c.seq = seq
-			w.stored(c, entries)
-			return nil
-		}
-		w.known = false
-		if ctx.Err() != nil || permanent(err) {
-			return w.reason(ctx, err)
-		}
-		if !conflict(err) && !pause(ctx, wait) {
-			return w.reason(ctx, err)
+// storing is what is about to be the next chunk of a run.
+type storing struct {
+	all  []*entry
+	left []*entry // without those of Once that are stored already
+	c    *chunk   // of left
+	sent bool     // perhaps it is stored, with the numbers that c has
+}
+
+func (w *Writer) storing(entries []*entry) *storing {
+	return &storing{all: entries, left: entries, c: w.chunk(entries)}
+}
+
+// done tells who waits.
+func (s *storing) done() {
+	for _, e := range s.all {
+		if e.done != nil {
+			close(e.done)
 		}
 	}
+}
+
+// store stores s, whatever it takes.
+func (w *Writer) store(ctx context.Context, s *storing) error {
+	for wait := 10 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		done, err := w.attempt(ctx, s)
+		switch {
+		case done:
+			return nil
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case permanent(err):
+			return w.log.broker.Explain(err)
+		case !conflict(err) && !pause(ctx, wait):
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// attempt tries to make s the next chunk of the run, to set the positions of its
+// entries, and tells whether it did.
+func (w *Writer) attempt(ctx context.Context, s *storing) (done bool, err error) {
+	if !w.known {
+		if err := w.lookup(ctx, s.c, s.sent); err != nil {
+			return false, err
+		}
+		if s.c.seq != 0 {
+			w.stored(s.c, s.left)
+			return true, nil
+		}
+	}
+	if w.fence != 0 && w.tail.fence > w.fence {
+		return false, ErrFenced
+	}
+	if left := unmarked(s.left, w.tail.mark); len(left) < len(s.left) {
+		if len(left) == 0 {
+			return true, nil
+		}
+		s.left, s.c = left, w.chunk(left)
+	}
+	s.c.n, s.c.fence, s.c.mark = w.tail.next, max(w.fence, w.tail.fence), max(s.c.mark, w.tail.mark)
+	s.sent = true
+	if s.c.seq, err = w.publish(ctx, s.c, w.tail.seq); err != nil {
+		w.known = false
+		return false, err
+	}
+	w.stored(s.c, s.left)
+	return true, nil
 }
 
 func (w *Writer) chunk(entries []*entry) *chunk {
@@ -501,14 +560,6 @@ func unmarked(entries []*entry, mark uint64) []*entry {
 		}
 	}
 	return left
-}
-
-// reason is why nothing more is stored: the end of the log, if it has ended.
-func (w *Writer) reason(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return w.log.broker.Explain(err)
 }
 
 func (w *Writer) publish(ctx context.Context, c *chunk, last uint64) (uint64, error) {
