@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -53,15 +54,43 @@ func (b *Broker) Together(ctx context.Context, messages []*nats.Msg) (last uint6
 	if err != nil {
 		return 0, fmt.Errorf("storing %d messages: %w", len(messages), b.Explain(err))
 	}
+	if last, err = sequence(answer.Data); err != nil {
+		return 0, fmt.Errorf("storing %d messages: %w", len(messages), b.Explain(err))
+	}
+	return last, nil
+}
+
+// Store stores a message if last is the sequence of the last one of its subject, zero
+// if there is none, and returns its own when it is synced.
+func (b *Broker) Store(ctx context.Context, msg *nats.Msg, last uint64) (uint64, error) {
+	Expect(msg, last)
+	answer, err := b.nc.RequestMsgWithContext(ctx, msg)
+	if err != nil {
+		return 0, err
+	}
+	return sequence(answer.Data)
+}
+
+// sequence returns that of a message from what the server answers when it is stored.
+// Nearly always this is {"stream":"NAME","seq":N}, for which no decoder is needed.
+func sequence(answer []byte) (uint64, error) {
+	if _, rest, ok := bytes.Cut(answer, []byte(`","seq":`)); ok && bytes.HasPrefix(answer, []byte(`{"stream":"`)) {
+		if n, err := strconv.ParseUint(string(bytes.TrimSuffix(rest, []byte("}"))), 10, 64); err == nil {
+			return n, nil
+		}
+	}
 	var stored struct {
 		Error    *jetstream.APIError `json:"error"`
 		Sequence uint64              `json:"seq"`
 	}
-	if err := json.Unmarshal(answer.Data, &stored); err != nil {
-		return 0, fmt.Errorf("storing %d messages: the server answers %.80q: %w", len(messages), answer.Data, err)
+	if err := json.Unmarshal(answer, &stored); err != nil {
+		return 0, fmt.Errorf("the server answers %.80q: %w", answer, err)
 	}
 	if stored.Error != nil {
-		return 0, fmt.Errorf("storing %d messages: %w", len(messages), b.Explain(stored.Error))
+		return 0, stored.Error
+	}
+	if stored.Sequence == 0 {
+		return 0, fmt.Errorf("the server answers %.80q", answer)
 	}
 	return stored.Sequence, nil
 }

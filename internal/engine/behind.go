@@ -314,7 +314,7 @@ func (e *Engine) writeEach(ctx context.Context, list []draft) ([]uint64, error) 
 func (e *Engine) writeTogether(ctx context.Context, list []draft) ([]uint64, error) {
 	messages := make([]*nats.Msg, len(list))
 	for i, d := range list {
-		messages[i] = &nats.Msg{Subject: "$KV." + broker.Runs + "." + d.name, Data: d.data}
+		messages[i] = &nats.Msg{Subject: docSubject(d.name), Data: d.data}
 		broker.Expect(messages[i], d.revision)
 	}
 	ctx, cancel := context.WithTimeout(ctx, tryFor)

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
 	"github.com/dfaf701a/nestor/internal/plan"
 )
 
@@ -113,6 +114,9 @@ func (d *document) encode() ([]byte, error) {
 	}
 	return append(data, '}'), nil
 }
+
+// docSubject is that of an entry of the bucket.
+func docSubject(name string) string { return "$KV." + broker.Runs + "." + name }
 
 func docName(id nestor.ID) string { return "run." + string(id) }
 
@@ -377,14 +381,8 @@ func isAway(err error) bool {
 func (e *Engine) write(ctx context.Context, name string, data []byte, revision uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
-	var err error
-	var written uint64
-	if revision == 0 {
-		written, err = e.runs.Create(ctx, name, data)
-	} else {
-		written, err = e.runs.Update(ctx, name, data, revision)
-	}
-	if errors.Is(err, jetstream.ErrKeyExists) || isWrongSequence(err) {
+	written, err := e.b.Store(ctx, &nats.Msg{Subject: docSubject(name), Data: data}, revision)
+	if isWrongSequence(err) {
 		return 0, errConflict
 	}
 	if err != nil {

@@ -78,7 +78,7 @@ func (e *Engine) forgetKey(ctx context.Context, stream jetstream.Stream, name st
 func (e *Engine) erase(ctx context.Context, stream jetstream.Stream, name string, revision uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
-	err := stream.Purge(ctx, jetstream.WithPurgeSubject("$KV."+broker.Runs+"."+name), jetstream.WithPurgeSequence(revision+1))
+	err := stream.Purge(ctx, jetstream.WithPurgeSubject(docSubject(name)), jetstream.WithPurgeSequence(revision+1))
 	if err != nil {
 		return e.b.Explain(err)
 	}

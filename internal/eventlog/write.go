@@ -11,8 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/dfaf701a/nestor/internal/broker"
 )
 
 const (
@@ -565,17 +563,15 @@ func unmarked(entries []*entry, mark uint64) []*entry {
 func (w *Writer) publish(ctx context.Context, c *chunk, last uint64) (uint64, error) {
 	ctx, cancel := w.log.link.attempt(ctx)
 	defer cancel()
-	msg := &nats.Msg{Subject: Filter{w.root, w.run}.subject(), Data: c.encode()}
-	ack, err := w.log.broker.JetStream().PublishMsg(ctx, msg,
-		jetstream.WithExpectLastSequencePerSubject(last), jetstream.WithExpectStream(broker.Events), jetstream.WithRetryAttempts(0))
+	seq, err := w.log.broker.Store(ctx, &nats.Msg{Subject: Filter{w.root, w.run}.subject(), Data: c.encode()}, last)
 	if err != nil {
 		return 0, err
 	}
-	w.log.storedUpTo(ack.Sequence)
-	if ack.Sequence > maxSeq {
-		return 0, fmt.Errorf("the log is full: its sequence is %d", ack.Sequence)
+	w.log.storedUpTo(seq)
+	if seq > maxSeq {
+		return 0, fmt.Errorf("the log is full: its sequence is %d", seq)
 	}
-	return ack.Sequence, nil
+	return seq, nil
 }
 
 // storedUpTo takes note that a chunk of that sequence was stored here.
