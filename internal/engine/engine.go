@@ -132,7 +132,7 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 		vacant: make(chan vacancy), working: map[nestor.ID]*Execution{}, ahead: ahead{runs: map[nestor.ID]*falling{}, changed: map[nestor.ID]*falling{}, more: make(chan struct{}, 1), sent: make(chan struct{})},
 		replicated: stream.CachedInfo().Config.Replicas > 1, whole: mark(stream) == opts.Settled, hash: maphash.MakeSeed(),
 	}
-	e.notices.listeners = map[nestor.ID][]chan uint64{}
+	e.notices.listeners = map[nestor.ID][]*listener{}
 	e.quiet.L = &e.mu
 	close(e.ahead.sent)                      // nothing is
 	e.lastTaken.Store(time.Now().UnixNano()) // whoever is to work here is about to begin

@@ -24,58 +24,62 @@ func (e *Engine) notify(id nestor.ID, serial uint64) {
 	}
 }
 
-// changes returns a channel on which comes the serial of a change of the run, the
-// last one of several. The caller calls stop.
-func (e *Engine) changes(id nestor.ID) (changed <-chan uint64, stop func(), err error) {
+// listen has heard called with the serial of each change of the run, not of several at
+// once, and perhaps not of one that another follows. It must not wait for anything. The
+// caller calls stop.
+func (e *Engine) listen(id nestor.ID, heard func(serial uint64)) (stop func(), err error) {
 	if e.opts.Alone {
-		changed, stop = e.notices.listen(id)
-		return changed, stop, nil
+		return e.notices.listen(id, heard), nil
 	}
-	to := make(chan uint64, 1) // sent by the subscription, never closed
 	sub, err := e.b.Conn().Subscribe(noticeSubject(id), func(msg *nats.Msg) {
 		if serial, err := strconv.ParseUint(string(msg.Data), 10, 64); err == nil { // else it is not ours
-			sendLatest(to, serial)
+			heard(serial)
 		}
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("watching run %s: %w", id, err)
+		return nil, fmt.Errorf("watching run %s: %w", id, err)
 	}
-	return to, func() { sub.Unsubscribe() }, nil
+	return func() { sub.Unsubscribe() }, nil
 }
 
-// sendLatest sends a serial, instead of an older one that was not received. Nobody
-// else sends meanwhile.
-func sendLatest(to chan uint64, serial uint64) {
-	select {
-	case to <- serial:
-	case older := <-to:
-		to <- max(older, serial)
-	}
+// changes returns a channel on which something comes when the run has changed. The
+// caller calls stop.
+func (e *Engine) changes(id nestor.ID) (changed <-chan struct{}, stop func(), err error) {
+	to := make(chan struct{}, 1) // sent by who changes it, never closed
+	stop, err = e.listen(id, func(uint64) {
+		select {
+		case to <- struct{}{}:
+		default:
+		}
+	})
+	return to, stop, err
 }
 
 // notices are those within a process.
 type notices struct {
-	mu        sync.Mutex // guards what follows, and is held by who sends
-	listeners map[nestor.ID][]chan uint64
+	mu        sync.Mutex // guards what follows, and is held by who says something
+	listeners map[nestor.ID][]*listener
 }
+
+type listener struct{ heard func(serial uint64) }
 
 func (n *notices) say(id nestor.ID, serial uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, to := range n.listeners[id] {
-		sendLatest(to, serial)
+	for _, l := range n.listeners[id] {
+		l.heard(serial)
 	}
 }
 
-func (n *notices) listen(id nestor.ID) (changed <-chan uint64, stop func()) {
-	to := make(chan uint64, 1) // sent by say, never closed
+func (n *notices) listen(id nestor.ID, heard func(serial uint64)) (stop func()) {
+	l := &listener{heard}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.listeners[id] = append(n.listeners[id], to)
-	return to, func() {
+	n.listeners[id] = append(n.listeners[id], l)
+	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		left := slices.DeleteFunc(n.listeners[id], func(c chan uint64) bool { return c == to })
+		left := slices.DeleteFunc(n.listeners[id], func(other *listener) bool { return other == l })
 		if n.listeners[id] = left; len(left) == 0 {
 			delete(n.listeners, id)
 		}

@@ -336,15 +336,39 @@ func (e *Engine) execution(ctx context.Context, id nestor.ID, slot Slot, msg *na
 	}
 }
 
-// live has an attempt give signs of life until end is called.
+// live has an attempt give signs of life, and stopped when it is not to go on, until
+// end is called.
 func (x *Execution) live(ctx context.Context) (end func()) {
 	beating, still := context.WithCancel(context.WithoutCancel(ctx)) // until the end is written
-	var beat sync.WaitGroup
-	beat.Go(func() { x.beat(beating) })
+	deaf, err := x.e.listen(x.id, func(serial uint64) { x.noticed(beating, serial) })
+	if err != nil {
+		x.stop(err)
+		return still
+	}
+	over := make(chan struct{})
+	first := time.AfterFunc(min(x.e.opts.Lease/3, messageAfter), func() { // many have ended by then
+		defer close(over)
+		x.beat(beating)
+	})
 	return func() {
 		still()
-		beat.Wait()
+		deaf()
+		if !first.Stop() {
+			<-over
+		}
 	}
+}
+
+// noticed draws the conclusions from a change of the run.
+func (x *Execution) noticed(ctx context.Context, serial uint64) {
+	if x.ended() || x.Fence() == 0 {
+		return // it made the change itself, or has not begun
+	}
+	if en := x.e.recall(x.id); en != nil && en.doc.Serial >= serial {
+		x.conclude(en.doc.Run) // this process wrote it
+		return
+	}
+	x.e.behind(func() { x.look(ctx) })
 }
 
 // perform executes an attempt whose start is written.
@@ -354,6 +378,9 @@ func (x *Execution) perform(work context.Context, w Worker, en *entry) {
 	x.sent = en.carriedOut
 	x.begin(en.doc.Run)
 	defer x.e.atWork(x)()
+	if x.e.recall(x.id) != en { // it has been changed since, and that may have been said before it could be heard
+		x.noticed(work, en.doc.Serial)
+	}
 	defer x.expire(work)()
 	if w.Over != nil {
 		defer w.Over(x)
@@ -420,47 +447,32 @@ func (e *Engine) gone(ctx context.Context, r plan.Run) (bool, error) {
 }
 
 // beat says that the task is being worked on, and looks whether it still is to
-// be, until ctx ends.
+// be, at once and now and then, until ctx ends.
 func (x *Execution) beat(ctx context.Context) {
-	changed, unwatch, err := x.e.changes(x.id)
-	if err != nil {
-		x.stop(err)
-		return
-	}
-	defer unwatch()
 	lease := x.e.opts.Lease
-	tick := time.NewTicker(lease / 3)
+	heard := time.Now()      // when the broker was last known to know
+	message := time.After(0) // when to see to one, if it was handed over
+	tick := time.NewTimer(0)
 	defer tick.Stop()
-	heard := time.Now()                    // when the broker was last known to know
-	enqueue := time.NewTimer(messageAfter) // one that was handed over
-	defer enqueue.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-enqueue.C:
+		case <-message:
 			if x.message() == nil && (x.Fence() == 0 || x.e.enqueue(ctx, x.Run()) != nil) {
-				enqueue.Reset(messageAfter)
-			}
-			continue
-		case serial := <-changed:
-			if x.ended() {
-				continue // it made the change itself
-			}
-			if en := x.e.recall(x.id); en != nil && en.doc.Serial >= serial {
-				x.conclude(en.doc.Run) // this process wrote it
-				continue
+				message = time.After(messageAfter)
 			}
 		case <-tick.C:
+			tick.Reset(lease / 3)
 			if x.progress() == nil && x.e.reachable(ctx, lease/3) {
 				heard = time.Now()
 			} else if time.Since(heard) > lease {
 				x.stop(ErrCutOff)
 				return
 			}
-		}
-		if x.Fence() != 0 {
-			x.look(ctx)
+			if x.Fence() != 0 {
+				x.look(ctx)
+			}
 		}
 	}
 }
