@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -69,6 +70,14 @@ func (b *Broker) Store(ctx context.Context, msg *nats.Msg, last uint64) (uint64,
 		return 0, err
 	}
 	return sequence(answer.Data)
+}
+
+// IsConflict tells whether a message was refused because the last one of its subject was
+// not the expected one. A stream with replicas says so with a code of its own (seen in
+// 2.15.2).
+func IsConflict(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
 // sequence returns that of a message from what the server answers when it is stored.

@@ -382,18 +382,11 @@ func (e *Engine) write(ctx context.Context, name string, data []byte, revision u
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
 	written, err := e.b.Store(ctx, &nats.Msg{Subject: docSubject(name), Data: data}, revision)
-	if isWrongSequence(err) {
+	if broker.IsConflict(err) {
 		return 0, errConflict
 	}
 	if err != nil {
 		return 0, fmt.Errorf("writing %s: %w", name, e.b.Explain(err))
 	}
 	return written, nil
-}
-
-// isWrongSequence tells whether a document had another revision. A bucket with
-// replicas says so with a code of its own (seen in 2.15.2).
-func isWrongSequence(err error) bool {
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant)
 }
