@@ -292,8 +292,8 @@ func (e *Engine) heard(ctx context.Context, id nestor.ID, in plan.Input) (*entry
 }
 
 // tryFor is how long an answer is waited for before the same is asked again: what
-// is sent to a server that dies gets none.
-const tryFor = 3 * time.Second
+// is sent to a server that dies gets none. Only tests change it.
+var tryFor = 3 * time.Second
 
 func (e *Engine) get(ctx context.Context, name string) (jetstream.KeyValueEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryFor)

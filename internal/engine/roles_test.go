@@ -24,6 +24,13 @@ func daemon() error {
 	if err != nil {
 		return err
 	}
+	if text := os.Getenv("TRY_FOR"); text != "" {
+		tryFor, err := time.ParseDuration(text)
+		if err != nil {
+			return err
+		}
+		engine.SetTryFor(tryFor)
+	}
 	b, err := broker.Open(context.Background(), broker.Options{Dir: os.Getenv("DIR"), Listen: broker.Listen{Port: port, Token: token}})
 	if err != nil {
 		return err
