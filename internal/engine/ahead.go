@@ -198,7 +198,7 @@ func (e *Engine) stop(run plan.Run) {
 	x := e.working[run.ID]
 	e.mu.Unlock()
 	if x != nil {
-		x.conclude(run)
+		x.concludeAhead(run)
 	}
 }
 

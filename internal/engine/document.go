@@ -229,31 +229,38 @@ func decode(id nestor.ID, kv jetstream.KeyValueEntry) (*entry, error) {
 	return en, nil
 }
 
-// read returns a run as it stands, to look at and not to change. What this engine
-// wrote last it need not ask for if it is alone, and otherwise need not decode
-// again: a thousand runs that wait look at each other all the time.
+// read returns a run as it stands, to look at and not to change.
 func (e *Engine) read(ctx context.Context, id nestor.ID) (plan.Run, error) {
+	d, err := e.readDocument(ctx, id)
+	return d.Run, err
+}
+
+// readDocument returns the document of a run, an empty one if there is none, to look at
+// and not to change. What this engine wrote last it need not ask for if it is alone, and
+// otherwise need not decode again: a thousand runs that wait look at each other all the
+// time.
+func (e *Engine) readDocument(ctx context.Context, id nestor.ID) (document, error) {
 	known := e.recall(id)
 	if known == nil {
 		known = e.underWay(id)
 	}
 	if known != nil && e.opts.Alone {
-		return known.doc.Run, nil
+		return known.doc, nil
 	}
 	kv, err := e.fetch(ctx, id)
 	switch {
 	case err != nil:
-		return plan.Run{}, err
+		return document{}, err
 	case kv == nil:
-		return plan.Run{}, nil
+		return document{}, nil
 	case known != nil && known.revision == kv.Revision():
-		return known.doc.Run, nil
+		return known.doc, nil
 	}
 	en, err := decode(id, kv)
 	if err != nil {
-		return plan.Run{}, err
+		return document{}, err
 	}
-	return en.doc.Run, nil
+	return en.doc, nil
 }
 
 // Reasons why an input that was refused is given again.

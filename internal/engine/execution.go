@@ -34,23 +34,30 @@ type Execution struct {
 	mu      sync.Mutex // guards what follows
 	msg     *nats.Msg  // nil if it was handed over, and is at work for a short while
 	run     plan.Run
+	serial  uint64 // of the last change of the document that was seen
 	fence   uint64
 	over    bool          // its result is known
 	heard   int           // the number of the last letter that was heard
 	changed chan struct{} // closed and replaced when run changes
 	resting int           // waits that are under way
 	rested  time.Time     // when the last one ended
+	looking bool          // somebody reads the document
+	changes bool          // it has changed since
 }
 
-func (x *Execution) begin(run plan.Run) {
+func (x *Execution) begin(d document) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.run, x.fence, x.changed = run, run.Fence, make(chan struct{})
+	x.run, x.serial, x.fence, x.changed = d.Run, d.Serial, d.Run.Fence, make(chan struct{})
 }
 
 func (x *Execution) update(run plan.Run) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.updateLocked(run)
+}
+
+func (x *Execution) updateLocked(run plan.Run) {
 	x.run = run
 	close(x.changed)
 	x.changed = make(chan struct{})

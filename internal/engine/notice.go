@@ -14,8 +14,8 @@ import (
 // noticeSubject is where it is said, live only, that a document changed.
 func noticeSubject(id nestor.ID) string { return "notice." + string(id) }
 
-// notify says which change of a document was the last: to all, or where nobody else could want to
-// know to this process alone. Who misses it looks again by itself.
+// notify says which change of a document was the last: to all, or where nobody else
+// could want to know to this process alone. Who misses it looks again by itself.
 func (e *Engine) notify(id nestor.ID, serial uint64) {
 	if e.opts.Alone {
 		e.notices.say(id, serial)
@@ -24,9 +24,8 @@ func (e *Engine) notify(id nestor.ID, serial uint64) {
 	}
 }
 
-// listen has heard called with the serial of each change of the run, not of several at
-// once, and perhaps not of one that another follows. It must not wait for anything. The
-// caller calls stop.
+// listen has heard called with the serial of each change of the run that is told of. It
+// must not wait for anything. The caller calls stop.
 func (e *Engine) listen(id nestor.ID, heard func(serial uint64)) (stop func(), err error) {
 	if e.opts.Alone {
 		return e.notices.listen(id, heard), nil

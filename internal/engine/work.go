@@ -365,10 +365,29 @@ func (x *Execution) noticed(ctx context.Context, serial uint64) {
 		return // it made the change itself, or has not begun
 	}
 	if en := x.e.recall(x.id); en != nil && en.doc.Serial >= serial {
-		x.conclude(en.doc.Run) // this process wrote it
+		x.conclude(en.doc) // this process wrote it
 		return
 	}
-	x.e.behind(func() { x.look(ctx) })
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.changes = x.looking; !x.looking {
+		x.looking = true
+		x.e.behind(func() { x.lookOn(ctx) })
+	}
+}
+
+// lookOn reads the run's document until it has not changed meanwhile.
+func (x *Execution) lookOn(ctx context.Context) {
+	for {
+		x.look(ctx)
+		x.mu.Lock()
+		x.looking, x.changes = x.changes && ctx.Err() == nil, false
+		done := !x.looking
+		x.mu.Unlock()
+		if done {
+			return
+		}
+	}
 }
 
 // perform executes an attempt whose start is written.
@@ -376,7 +395,7 @@ func (x *Execution) perform(work context.Context, w Worker, en *entry) {
 	// What its start commands is in its document: it happens meanwhile, and before
 	// the next change.
 	x.sent = en.carriedOut
-	x.begin(en.doc.Run)
+	x.begin(en.doc)
 	defer x.e.atWork(x)()
 	if x.e.recall(x.id) != en { // it has been changed since, and that may have been said before it could be heard
 		x.noticed(work, en.doc.Serial)
@@ -407,7 +426,7 @@ func (e *Engine) atWork(x *Execution) (over func()) {
 	}
 	e.ahead.mu.Unlock()
 	if run.Stop { // since it began
-		x.conclude(run)
+		x.concludeAhead(run)
 	}
 	return func() { e.left(x) }
 }
@@ -496,21 +515,38 @@ func (e *Engine) reachable(ctx context.Context, within time.Duration) bool {
 func (x *Execution) look(ctx context.Context) {
 	ctx, done := context.WithTimeout(ctx, x.e.opts.Lease/3)
 	defer done()
-	if run, err := x.e.read(ctx, x.id); err == nil { // otherwise the next look will tell
-		x.conclude(run)
+	if d, err := x.e.readDocument(ctx, x.id); err == nil { // otherwise the next look will tell
+		x.conclude(d)
 	}
 }
 
-// conclude stops the work if run says that it is not to go on.
-func (x *Execution) conclude(run plan.Run) {
-	fence := x.Fence()
+// conclude stops the work if a document says that it is not to go on. One that is older
+// than what was seen says nothing: a server that has just become the leader may still
+// have it, and of two who read at once the first may be the last to say what it read.
+func (x *Execution) conclude(d document) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if d.Serial >= x.serial {
+		x.serial = d.Serial
+		x.concludeLocked(d.Run)
+	}
+}
+
+// concludeAhead does the same with a run as it was decided ahead of its document.
+func (x *Execution) concludeAhead(run plan.Run) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.concludeLocked(run)
+}
+
+func (x *Execution) concludeLocked(run plan.Run) {
 	switch {
-	case fence == 0: // it has not begun
-	case run.Fence != fence || run.Worker == "" && !x.ended():
+	case x.fence == 0: // it has not begun
+	case run.Fence != x.fence || run.Worker == "" && !x.over:
 		x.stop(nestor.ErrStale)
 	case run.Stop:
 		x.stop(run.Cancel)
 	default:
-		x.update(run)
+		x.updateLocked(run)
 	}
 }
