@@ -283,7 +283,7 @@ func (w *Writer) wakeLocked() {
 	}
 }
 
-// beginLocked takes note that somebody stores what is queued, until ceased is called,
+// beginLocked takes note that somebody stores what is queued, until ceasedLocked is called,
 // for which Log.end waits. Nobody does yet.
 func (w *Writer) beginLocked() error {
 	w.log.closing.Lock()
