@@ -44,8 +44,10 @@ type entry struct {
 	held *held         // until when they need not be; nil if they are at once
 }
 
-// held keeps what is said of the start of a run from the log, for a moment: one that
-// ends at once has it there together with its end, which is a write less of four.
+// held keeps the commands of a document for a moment. What is said of the start of a run
+// is kept from the log: one that ends at once has it there together with its end, which is
+// a write less of four. What the end of an attempt commands is kept for who executed it,
+// who has nothing else to do: see apply.
 type held struct {
 	taken atomic.Bool
 	carry func() // carries the commands out; for who has taken them
@@ -57,11 +59,16 @@ type held struct {
 const holdFor = 10 * time.Millisecond
 
 // mayHold tells whether the commands that follow from inputs may be held: all that is
-// said of the start of a run here. Who executes it and has something to say waits for
-// them.
+// said of the start of a run here, and the end of an attempt. Who executes a run and has
+// something to say of it waits for the first.
 func (e *Engine) mayHold(ins []plan.Input, commands []plan.Command) bool {
-	start, ok := ins[0].(plan.Start)
-	return ok && start.New && e.opts.Alone && batch{Commands: commands}.only(isEvent)
+	switch in := ins[0].(type) {
+	case plan.Start:
+		return in.New && e.opts.Alone && batch{Commands: commands}.only(isEvent)
+	case plan.Finish:
+		return true
+	}
+	return false
 }
 
 // hold has the commands of a document held, unless they are taken, until they are late.
@@ -92,7 +99,8 @@ func (d *document) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data := append([]byte(`{"run":`), run...)
+	data := make([]byte, 0, len(run)+d.commandsSize()+64)
+	data = append(append(data, `{"run":`...), run...)
 	data = strconv.AppendUint(append(data, `,"serial":`...), d.Serial, 10)
 	for i, b := range d.Outbox {
 		commands := b.encoded
@@ -113,6 +121,14 @@ func (d *document) encode() ([]byte, error) {
 		data = append(data, ']')
 	}
 	return append(data, '}'), nil
+}
+
+// commandsSize is how many bytes the commands have, as far as they are encoded.
+func (d *document) commandsSize() (n int) {
+	for _, b := range d.Outbox {
+		n += len(b.encoded) + 64
+	}
+	return n
 }
 
 // docSubject is that of an entry of the bucket.
@@ -314,6 +330,9 @@ func (e *Engine) apply(ctx context.Context, id nestor.ID, in plan.Input) (plan.R
 	en, err := e.given(ctx, id, in)
 	if err != nil {
 		return en.doc.Run, err
+	}
+	if en.take() { // nobody has to be woken for it
+		en.held.carry()
 	}
 	if err := en.carriedOut(ctx); err != nil {
 		e.forget(id)
