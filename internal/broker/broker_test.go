@@ -52,7 +52,7 @@ func TestWhatIsThereSurvivesReopening(t *testing.T) {
 	dir := t.TempDir()
 	b := mustOpen(t, Options{Dir: dir})
 	last := publish(t, b, "event.a.b", 10)
-	kv, err := b.JetStream().KeyValue(soon(t), Runs)
+	kv, err := b.JetStream().KeyValue(soon(t), runs[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestWhatIsThereSurvivesReopening(t *testing.T) {
 	if got := publish(t, b, "event.a.b", 1); got != last+1 {
 		t.Errorf("sequence %d after %d", got, last)
 	}
-	kv, err = b.JetStream().KeyValue(soon(t), Runs)
+	kv, err = b.JetStream().KeyValue(soon(t), runs[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func TestBucketsOfLayout4RememberNoIDs(t *testing.T) {
 	}
 	window := func(b *Broker) time.Duration {
 		t.Helper()
-		s, err := b.JetStream().Stream(soon(t), "KV_"+Runs)
+		s, err := b.JetStream().Stream(soon(t), BucketStream(runs[0]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,18 +253,18 @@ func TestBucketsOfLayout4RememberNoIDs(t *testing.T) {
 	if window(b) < time.Minute {
 		t.Errorf("the server remembers ids for %v by itself: the layout need not say it", window(b))
 	}
-	publish(t, b, "$KV."+Runs+".a", 1)
+	publish(t, b, bucketSubject(runs[0])+"b", 1)
 	mustClose(t, b)
 
 	b = mustOpen(t, Options{Dir: dir})
 	if got := window(b); got != noDuplicates {
 		t.Errorf("ids of documents are remembered for %v after the migration", got)
 	}
-	kv, err := b.JetStream().KeyValue(soon(t), Runs)
+	kv, err := b.JetStream().KeyValue(soon(t), runs[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kv.Get(soon(t), "a"); err != nil {
+	if _, err := kv.Get(soon(t), "b"); err != nil {
 		t.Errorf("the document after the migration: %v", err)
 	}
 }

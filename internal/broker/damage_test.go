@@ -80,7 +80,7 @@ func TestDamageIsNoticedAndRemembered(t *testing.T) {
 		},
 		{
 			name: "folder of a stream is missing",
-			do:   func(t *testing.T, dir string) { remove(t, filepath.Join(dir, streamsDir, "KV_"+Runs)) },
+			do:   func(t *testing.T, dir string) { remove(t, filepath.Join(dir, streamsDir, BucketStream(runs[0]))) },
 			want: "the folder of stream KV_RUNS is missing",
 		},
 		{

@@ -20,10 +20,6 @@ const (
 	Orch        = "ORCH"
 	OrchSubject = "orch."
 
-	// Runs is the bucket with one document for each run, changed by
-	// compare-and-set on its revision.
-	Runs = "RUNS"
-
 	// Tasks is the work queue of tasks, on subjects task.>. A message on later.>
 	// that carries a schedule is delivered on its target, a subject of the same
 	// stream, when its time has come.
@@ -50,7 +46,7 @@ const (
 	Meta = "META"
 )
 
-// MaxDocument bounds a document in Runs, and a message in any stream.
+// MaxDocument bounds a document of a run, and a message in any stream.
 const MaxDocument = 1 << 20
 
 // Later makes a message for Tasks that is delivered on target, with its data,
@@ -82,10 +78,10 @@ type layout struct {
 // None is AllowDirect, so that a read is answered by the leader, with what was
 // written last, and not by a replica that may lag.
 var current = layout{
-	version: 5,
-	// 2 has Results, in 3 those of Runs and Events can be stored together, in 4 documents have short paths, in 5
-	// buckets remember no ids
-	steps: []func(context.Context, jetstream.JetStream) error{nil, nil, nil, nil},
+	version: 6,
+	// 2 has Results, in 3 documents, and events, can be stored together, in 4 documents have short paths, in 5
+	// buckets remember no ids, in 6 documents have two buckets
+	steps: []func(context.Context, jetstream.JetStream) error{nil, nil, nil, nil, spread},
 	streams: []jetstream.StreamConfig{
 		{
 			Name:      Orch,
@@ -113,7 +109,8 @@ var current = layout{
 			Retention:  jetstream.LimitsPolicy,
 			Duplicates: noDuplicates, // chunks expect a sequence
 		}),
-		together(bucket(Runs)),
+		together(bucket(runs[0])),
+		together(bucket(runs[1])),
 		aged(bucket(Results), 30*24*time.Hour),
 		{
 			Name:        "OBJ_" + Blobs,
@@ -136,8 +133,8 @@ const noDuplicates = 100 * time.Millisecond
 // answers, also one that has not seen yet what was just written.
 func bucket(name string) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name:              "KV_" + name,
-		Subjects:          []string{"$KV." + name + ".>"},
+		Name:              BucketStream(name),
+		Subjects:          []string{bucketSubject(name) + ">"},
 		MaxMsgsPerSubject: 1,
 		Discard:           jetstream.DiscardNew,
 		AllowRollup:       true,

@@ -10,14 +10,14 @@ import (
 // Messages that are stored together all are, or none, and follow each other.
 func TestTogether(t *testing.T) {
 	b := mustOpen(t, Options{Dir: t.TempDir()})
-	kv, err := b.JetStream().KeyValue(t.Context(), Runs)
+	kv, err := b.JetStream().KeyValue(t.Context(), runs[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	const n = 100
 	drafts := func(text string, revisions map[int]uint64) (list []*nats.Msg) {
 		for i := range n {
-			msg := &nats.Msg{Subject: fmt.Sprintf("$KV.%s.run.%d", Runs, i), Data: []byte(text)}
+			msg := &nats.Msg{Subject: fmt.Sprint(bucketSubject(runs[0]), "run.", i), Data: []byte(text)}
 			Expect(msg, revisions[i])
 			list = append(list, msg)
 		}

@@ -195,7 +195,7 @@ func TestCancelOfWhatSomebodyElseWrote(t *testing.T) {
 // rewrite writes the document of a run again as it is.
 func rewrite(t *testing.T, b *broker.Broker, id nestor.ID) {
 	t.Helper()
-	docs, err := b.JetStream().KeyValue(within(t), broker.Runs)
+	docs, err := b.JetStream().KeyValue(within(t), broker.RunsOf(string(id)))
 	if err != nil {
 		t.Fatal(err)
 	}

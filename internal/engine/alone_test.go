@@ -89,12 +89,15 @@ func TestDeadlinesAreTakenBack(t *testing.T) {
 // when it starts and when it ends. Where none does, its submitter makes it.
 func TestDocumentIsMadeByWhoStartsIt(t *testing.T) {
 	b := embedded(t, t.TempDir())
-	written := func() uint64 {
-		stream, err := b.JetStream().Stream(within(t), "KV_"+broker.Runs)
-		if err != nil {
-			t.Fatal(err)
+	written := func() (n uint64) {
+		for _, bucket := range broker.RunsBuckets() {
+			stream, err := b.JetStream().Stream(within(t), broker.BucketStream(bucket))
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += stream.CachedInfo().State.LastSeq
 		}
-		return stream.CachedInfo().State.LastSeq
+		return n
 	}
 	began, block := make(chan struct{}), make(chan struct{})
 	n := open(t, b, private, 1, func(_ context.Context, x *engine.Execution) nestor.Result {

@@ -73,8 +73,8 @@ type writing struct {
 // than a thousand messages.
 const maxWrites = 256
 
-// due takes out what is to be written now, the runs furthest down first, and tells
-// how long the rest can wait; zero if there is none, and nobody writes any more.
+// due takes out what is to be written now, of each tree the runs furthest down first, and
+// tells how long the rest can wait; zero if there is none, and nobody writes any more.
 func (a *ahead) due() (list []writing, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,8 +94,13 @@ func (a *ahead) due() (list []writing, wait time.Duration) {
 		delete(a.changed, id)
 	}
 	a.urgent = false
-	slices.SortFunc(list, func(x, y writing) int {
-		return cmp.Or(cmp.Compare(y.next.doc.Run.Depth(), x.next.doc.Run.Depth()), cmp.Compare(x.id, y.id))
+	slices.SortFunc(list, func(x, y writing) int { // and, for large batches, tree by tree of a bucket
+		return cmp.Or(
+			cmp.Compare(bucketOf(x.next.doc.Run.Root), bucketOf(y.next.doc.Run.Root)),
+			cmp.Compare(y.next.doc.Run.Depth(), x.next.doc.Run.Depth()),
+			cmp.Compare(bucketOf(x.id), bucketOf(y.id)),
+			cmp.Compare(x.id, y.id),
+		)
 	})
 	a.writing = len(list) > 0 || wait > 0
 	return list, wait
@@ -275,8 +280,8 @@ type draft struct {
 	revision uint64 // zero if there is none
 }
 
-// writeAll writes documents in that order, as one batch if there are several, and
-// returns their revisions. It tries for as long as the broker may be away.
+// writeAll writes documents in that order, in batches, and returns their revisions. It
+// tries for as long as the broker may be away.
 func (e *Engine) writeAll(ctx context.Context, list []draft) ([]uint64, error) {
 	for began := time.Now(); ; {
 		revisions, err := e.writeTogether(ctx, list)
@@ -310,11 +315,28 @@ func (e *Engine) writeEach(ctx context.Context, list []draft) ([]uint64, error) 
 	return revisions, nil
 }
 
-// writeTogether writes documents as one batch.
-func (e *Engine) writeTogether(ctx context.Context, list []draft) ([]uint64, error) {
+// writeTogether writes documents in that order, those of one bucket that follow each
+// other as one batch. All of a tree are in one, unless an older version has made it.
+func (e *Engine) writeTogether(ctx context.Context, list []draft) (revisions []uint64, err error) {
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && broker.RunsOf(list[n].name) == broker.RunsOf(list[0].name) {
+			n++
+		}
+		some, err := e.writeBatch(ctx, list[:n])
+		if err != nil {
+			return nil, err
+		}
+		revisions, list = append(revisions, some...), list[n:]
+	}
+	return revisions, nil
+}
+
+// writeBatch writes documents of one bucket, all or none.
+func (e *Engine) writeBatch(ctx context.Context, list []draft) ([]uint64, error) {
 	messages := make([]*nats.Msg, len(list))
 	for i, d := range list {
-		messages[i] = &nats.Msg{Subject: docSubject(d.name), Data: d.data}
+		messages[i] = &nats.Msg{Subject: broker.RunsSubject(d.name), Data: d.data}
 		broker.Expect(messages[i], d.revision)
 	}
 	ctx, cancel := context.WithTimeout(ctx, tryFor)

@@ -131,10 +131,10 @@ func (d *document) commandsSize() (n int) {
 	return n
 }
 
-// docSubject is that of an entry of the bucket.
-func docSubject(name string) string { return "$KV." + broker.Runs + "." + name }
-
 func docName(id nestor.ID) string { return "run." + string(id) }
+
+// bucketOf is the bucket that has the document of a run.
+func bucketOf(id nestor.ID) string { return broker.RunsOf(docName(id)) }
 
 // recall returns the document as this process wrote it, nil if it did not. It
 // may be outdated.
@@ -321,7 +321,7 @@ var tryFor = 3 * time.Second
 func (e *Engine) get(ctx context.Context, name string) (jetstream.KeyValueEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
-	return e.runs.Get(ctx, name)
+	return e.runs[broker.RunsOf(name)].Get(ctx, name)
 }
 
 // apply gives an input to a run: it decides, writes, and carries the commands
@@ -407,7 +407,7 @@ func isAway(err error) bool {
 func (e *Engine) write(ctx context.Context, name string, data []byte, revision uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
-	written, err := e.b.Store(ctx, &nats.Msg{Subject: docSubject(name), Data: data}, revision)
+	written, err := e.b.Store(ctx, &nats.Msg{Subject: broker.RunsSubject(name), Data: data}, revision)
 	if broker.IsConflict(err) {
 		return 0, errConflict
 	}

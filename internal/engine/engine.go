@@ -75,7 +75,7 @@ type Engine struct {
 	js   jetstream.JetStream
 	log  Log
 	opts Options
-	runs jetstream.KeyValue
+	runs map[string]jetstream.KeyValue // the buckets of documents
 
 	// replicated says that the documents are kept by several servers, of which one
 	// that has just become the leader may answer before it has all.
@@ -119,25 +119,34 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 		opts.Lease = 10 * time.Second
 	}
 	opts.Limits = opts.Limits.Or(nestor.DefaultLimits())
-	runs, err := b.JetStream().KeyValue(ctx, broker.Runs)
-	if err != nil {
-		return nil, fmt.Errorf("opening the documents of runs: %w", b.Explain(err))
-	}
-	stream, err := b.JetStream().Stream(ctx, "KV_"+broker.Runs)
-	if err != nil {
-		return nil, fmt.Errorf("opening the documents of runs: %w", b.Explain(err))
-	}
 	e := &Engine{
-		b: b, js: b.JetStream(), log: log, opts: opts, runs: runs, known: map[nestor.ID]*entry{}, ending: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver), repaired: make(chan struct{}),
+		b: b, js: b.JetStream(), log: log, opts: opts, runs: map[string]jetstream.KeyValue{}, known: map[nestor.ID]*entry{}, ending: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver), repaired: make(chan struct{}),
 		vacant: make(chan vacancy), working: map[nestor.ID]*Execution{}, ahead: ahead{runs: map[nestor.ID]*falling{}, changed: map[nestor.ID]*falling{}, more: make(chan struct{}, 1), sent: make(chan struct{})},
-		replicated: stream.CachedInfo().Config.Replicas > 1, whole: mark(stream) == opts.Settled, hash: maphash.MakeSeed(),
+		hash: maphash.MakeSeed(),
+	}
+	for _, name := range broker.RunsBuckets() {
+		var err error
+		if e.runs[name], err = e.js.KeyValue(ctx, name); err != nil {
+			return nil, fmt.Errorf("opening the documents of runs: %w", b.Explain(err))
+		}
+	}
+	documents, err := e.documents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, stream := range documents {
+		info := stream.CachedInfo()
+		e.replicated = e.replicated || info.Config.Replicas > 1
+		if info.State.LastTime.After(e.before) {
+			e.before = info.State.LastTime
+		}
 	}
 	e.notices.listeners = map[nestor.ID][]*listener{}
 	e.quiet.L = &e.mu
 	close(e.ahead.sent)                      // nothing is
 	e.lastTaken.Store(time.Now().UnixNano()) // whoever is to work here is about to begin
-	e.before, e.mended = stream.CachedInfo().State.LastTime, sync.OnceFunc(func() { close(e.repaired) })
-	if e.whole {
+	e.mended = sync.OnceFunc(func() { close(e.repaired) })
+	if e.whole = mark(documents) == opts.Settled; e.whole {
 		e.mended()
 	}
 	for i := range e.turns {
@@ -177,7 +186,7 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (nestor.ID, error) {
 	if size := len(s.Task.Input) + len(s.Task.Schema) + len(s.Task.Data); size > maxTask {
 		return "", fmt.Errorf("task of agent %q: %d bytes of input, schema and data: %d are possible; put more into a file", s.Task.Agent, size, maxTask)
 	}
-	id := nestor.NewID(time.Now())
+	id := newID(s.Parent)
 	if s.Key != "" {
 		var err error
 		if id, err = e.claim(ctx, string(s.Parent)+"\n"+s.Key, id); err != nil {
@@ -203,6 +212,17 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (nestor.ID, error) {
 		return "", fmt.Errorf("submitting a task of agent %q: %w", s.Task.Agent, err)
 	}
 	return id, nil
+}
+
+// newID makes the id of a run below parent, which is empty if it is a root. All documents
+// of a tree are in one bucket: those of runs that end together are written together.
+func newID(parent nestor.ID) nestor.ID {
+	for {
+		id := nestor.NewID(time.Now())
+		if parent == "" || bucketOf(id) == bucketOf(parent) {
+			return id
+		}
+	}
 }
 
 // smallTask is the size of a task that its message can carry too.

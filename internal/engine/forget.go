@@ -20,12 +20,8 @@ import (
 // It is for who has put the whole tree somewhere else, long enough after its end
 // that nothing is on its way to it.
 func (e *Engine) Forget(ctx context.Context, runs ...nestor.ID) error {
-	stream, err := e.js.Stream(ctx, "KV_"+broker.Runs)
-	if err != nil {
-		return fmt.Errorf("forgetting runs: %w", e.b.Explain(err))
-	}
 	for _, id := range runs {
-		if err := e.forgetRun(ctx, stream, id); err != nil {
+		if err := e.forgetRun(ctx, id); err != nil {
 			return fmt.Errorf("forgetting run %s: %w", id, err)
 		}
 	}
@@ -34,7 +30,7 @@ func (e *Engine) Forget(ctx context.Context, runs ...nestor.ID) error {
 
 var errGoesOn = errors.New("it has not ended")
 
-func (e *Engine) forgetRun(ctx context.Context, stream jetstream.Stream, id nestor.ID) error {
+func (e *Engine) forgetRun(ctx context.Context, id nestor.ID) error {
 	for {
 		en, err := e.load(ctx, id)
 		if err != nil || en.revision == 0 {
@@ -47,11 +43,11 @@ func (e *Engine) forgetRun(ctx context.Context, stream jetstream.Stream, id nest
 		// The key goes first: one that led to a run without a document would have
 		// it run again.
 		if run.Key != "" {
-			if err := e.forgetKey(ctx, stream, keyName(string(run.Parent())+"\n"+run.Key), id); err != nil {
+			if err := e.forgetKey(ctx, keyName(string(run.Parent())+"\n"+run.Key), id); err != nil {
 				return err
 			}
 		}
-		if err := e.erase(ctx, stream, docName(id), en.revision); err != nil {
+		if err := e.erase(ctx, docName(id), en.revision); err != nil {
 			return err
 		}
 		// Look again: it may have been changed in between, and is there still.
@@ -59,7 +55,7 @@ func (e *Engine) forgetRun(ctx context.Context, stream jetstream.Stream, id nest
 }
 
 // forgetKey removes a key that leads to the run.
-func (e *Engine) forgetKey(ctx context.Context, stream jetstream.Stream, name string, id nestor.ID) error {
+func (e *Engine) forgetKey(ctx context.Context, name string, id nestor.ID) error {
 	kv, err := e.get(ctx, name)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil
@@ -70,15 +66,18 @@ func (e *Engine) forgetKey(ctx context.Context, stream jetstream.Stream, name st
 	if string(kv.Value()) != string(id) {
 		return nil
 	}
-	return e.erase(ctx, stream, name, kv.Revision())
+	return e.erase(ctx, name, kv.Revision())
 }
 
-// erase removes an entry from the bucket's stream, up to a revision. A deletion
+// erase removes an entry from the stream of its bucket, up to a revision. A deletion
 // would leave a mark for each.
-func (e *Engine) erase(ctx context.Context, stream jetstream.Stream, name string, revision uint64) error {
+func (e *Engine) erase(ctx context.Context, name string, revision uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
-	err := stream.Purge(ctx, jetstream.WithPurgeSubject(docSubject(name)), jetstream.WithPurgeSequence(revision+1))
+	stream, err := e.js.Stream(ctx, broker.BucketStream(broker.RunsOf(name)))
+	if err == nil {
+		err = stream.Purge(ctx, jetstream.WithPurgeSubject(broker.RunsSubject(name)), jetstream.WithPurgeSequence(revision+1))
+	}
 	if err != nil {
 		return e.b.Explain(err)
 	}

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -71,8 +72,8 @@ func forgetting(t *testing.T, b *broker.Broker) {
 			t.Errorf("run %s: %v", id, err)
 		}
 	}
-	if left := subjects(t, b); len(left) != 1 || left["$KV.RUNS.run."+string(going)] == 0 {
-		t.Errorf("the bucket has %v", left)
+	if left := subjects(t, b); len(left) != 1 || left[broker.RunsSubject("run."+string(going))] == 0 {
+		t.Errorf("the buckets have %v", left)
 	}
 	if again, err := n.Submit(ctx, engine.Submission{Task: nestor.Task{Input: "parent"}, Key: "root-key"}); err != nil || again == root {
 		t.Errorf("submitting with a forgotten key: run %s, %v", again, err)
@@ -83,16 +84,20 @@ func forgetting(t *testing.T, b *broker.Broker) {
 	n.wait(t, going)
 }
 
-// subjects returns what the bucket of runs holds, marks of deletions included.
+// subjects returns what the buckets of runs hold, marks of deletions included.
 func subjects(t *testing.T, b *broker.Broker) map[string]uint64 {
 	t.Helper()
-	stream, err := b.JetStream().Stream(within(t), "KV_"+broker.Runs)
-	if err != nil {
-		t.Fatal(err)
+	all := map[string]uint64{}
+	for _, bucket := range broker.RunsBuckets() {
+		stream, err := b.JetStream().Stream(within(t), broker.BucketStream(bucket))
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := stream.Info(within(t), jetstream.WithSubjectFilter(">"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(all, info.State.Subjects)
 	}
-	info, err := stream.Info(within(t), jetstream.WithSubjectFilter(">"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info.State.Subjects
+	return all
 }

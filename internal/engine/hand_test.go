@@ -394,7 +394,7 @@ func TestChildIsHandedOverAndNobodyKnows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs, err := b.JetStream().KeyValue(within(t), broker.Runs)
+	runs, err := b.JetStream().KeyValue(within(t), broker.RunsOf(string(submit.ID)))
 	if err != nil {
 		t.Fatal(err)
 	}

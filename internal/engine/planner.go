@@ -229,25 +229,33 @@ func (e *Engine) Settled(ctx context.Context) (string, error) {
 	if !settled {
 		return "", nil
 	}
-	stream, err := e.documents(ctx)
+	documents, err := e.documents(ctx)
 	if err != nil {
 		return "", err
 	}
-	return mark(stream), nil
+	return mark(documents), nil
 }
 
 // mark says which documents these are, and which of their changes was the last.
-func mark(documents jetstream.Stream) string {
-	info := documents.CachedInfo()
-	return fmt.Sprintf("%d of %s", info.State.LastSeq, info.Created.Format(time.RFC3339Nano))
+func mark(documents []jetstream.Stream) string {
+	var marks []string
+	for _, stream := range documents {
+		info := stream.CachedInfo()
+		marks = append(marks, fmt.Sprintf("%d of %s", info.State.LastSeq, info.Created.Format(time.RFC3339Nano)))
+	}
+	return strings.Join(marks, ", ")
 }
 
-func (e *Engine) documents(ctx context.Context) (jetstream.Stream, error) {
-	stream, err := e.js.Stream(ctx, "KV_"+broker.Runs)
-	if err != nil {
-		return nil, fmt.Errorf("stream of %s: %w", broker.Runs, e.b.Explain(err))
+// documents returns the streams of the buckets of documents.
+func (e *Engine) documents(ctx context.Context) (list []jetstream.Stream, err error) {
+	for _, name := range broker.RunsBuckets() {
+		stream, err := e.js.Stream(ctx, broker.BucketStream(name))
+		if err != nil {
+			return nil, fmt.Errorf("opening the documents of runs: %w", e.b.Explain(err))
+		}
+		list = append(list, stream)
 	}
-	return stream, nil
+	return list, nil
 }
 
 // recent is how far back from the last change documents are looked at for
@@ -292,39 +300,79 @@ func (e *Engine) sendChanged(ctx context.Context, from, until time.Time) error {
 	if e.before.IsZero() {
 		return nil // there was none
 	}
-	watch, err := e.runs.WatchFiltered(ctx, []string{"run.*"}, jetstream.MetaOnly(), jetstream.IgnoreDeletes())
-	if err != nil {
-		return fmt.Errorf("looking for what was left undone: %w", e.b.Explain(err))
+	var all changes
+	defer all.stop()
+	for _, name := range broker.RunsBuckets() {
+		watch, err := e.runs[name].WatchFiltered(ctx, []string{"run.*"}, jetstream.MetaOnly(), jetstream.IgnoreDeletes())
+		if err != nil {
+			return fmt.Errorf("looking for what was left undone: %w", e.b.Explain(err))
+		}
+		all = append(all, &bucketChanges{watch: watch})
 	}
-	defer watch.Stop()
 	for {
+		kv, err := all.next(ctx)
+		if kv == nil || err != nil {
+			return err
+		}
+		if at := kv.Created(); at.Before(from) || !until.IsZero() && !at.Before(until) {
+			continue
+		}
+		id := nestor.ID(strings.TrimPrefix(kv.Key(), "run."))
+		began := time.Now()
+		err = e.finish(ctx, id)
+		if isAway(err) {
+			return err
+		}
+		if err != nil { // what is wrong with one document shows when it is needed
+			e.unsettle()
+		}
+		rest := time.NewTimer(time.Since(began))
 		select {
-		case kv := <-watch.Updates():
-			if kv == nil {
-				return nil // that was all
-			}
-			if at := kv.Created(); at.Before(from) || !until.IsZero() && !at.Before(until) {
-				continue
-			}
-			id := nestor.ID(strings.TrimPrefix(kv.Key(), "run."))
-			began := time.Now()
-			err := e.finish(ctx, id)
-			if isAway(err) {
-				return err
-			}
-			if err != nil { // what is wrong with one document shows when it is needed
-				e.unsettle()
-			}
-			rest := time.NewTimer(time.Since(began))
-			select {
-			case <-rest.C:
-			case <-ctx.Done():
-				rest.Stop()
-			}
+		case <-rest.C:
 		case <-ctx.Done():
-			return ctx.Err()
+			rest.Stop()
 		}
 	}
+}
+
+// changes are the last ones of all documents.
+type changes []*bucketChanges
+
+// bucketChanges are those of the documents of one bucket, in their order.
+type bucketChanges struct {
+	watch jetstream.KeyWatcher
+	first jetstream.KeyValueEntry // of those that are left; nil if it is not known
+	over  bool                    // none is left
+}
+
+func (all changes) stop() {
+	for _, c := range all {
+		c.watch.Stop()
+	}
+}
+
+// next returns the first change that is left, nil if none is.
+func (all changes) next(ctx context.Context) (jetstream.KeyValueEntry, error) {
+	var first *bucketChanges
+	for _, c := range all {
+		if c.first == nil && !c.over {
+			select {
+			case c.first = <-c.watch.Updates():
+				c.over = c.first == nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		if !c.over && (first == nil || c.first.Created().Before(first.first.Created())) {
+			first = c
+		}
+	}
+	if first == nil {
+		return nil, nil
+	}
+	kv := first.first
+	first.first = nil
+	return kv, nil
 }
 
 // finish carries out what the document of a run commands, and sees to it that a run

@@ -65,7 +65,7 @@ func latency(ctx context.Context, dir string) error {
 			acked <- msg.DoubleAck(ctx)
 		}
 	}()
-	kv, err := c.broker.JetStream().KeyValue(ctx, broker.Runs)
+	kv, err := documents(ctx, c.broker)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,8 @@ func latency(ctx context.Context, dir string) error {
 
 		// What a start has to write: that it is at work.
 		begin = time.Now()
-		if _, err := kv.Create(ctx, fmt.Sprint("bare.", i), document); err != nil {
+		name := fmt.Sprint("bare.", i)
+		if _, err := kv(name).Create(ctx, name, document); err != nil {
 			return err
 		}
 		writes = append(writes, time.Since(begin))
@@ -104,6 +105,19 @@ func latency(ctx context.Context, dir string) error {
 	row("submit → start, p50; bare: the same write", "ms", percentile(ours, 50), percentile(writes, 50))
 	row("submit → start, p99; bare: the same write", "ms", percentile(ours, 99), percentile(writes, 99))
 	return nil
+}
+
+// documents returns a function that returns the bucket of a document.
+func documents(ctx context.Context, b *broker.Broker) (func(name string) jetstream.KeyValue, error) {
+	buckets := map[string]jetstream.KeyValue{}
+	for _, bucket := range broker.RunsBuckets() {
+		kv, err := b.JetStream().KeyValue(ctx, bucket)
+		if err != nil {
+			return nil, err
+		}
+		buckets[bucket] = kv
+	}
+	return func(name string) jetstream.KeyValue { return buckets[broker.RunsOf(name)] }, nil
 }
 
 // document is as large as that of a small run.
@@ -201,18 +215,18 @@ func runs(ctx context.Context, c *core, n, submitters int) (float64, error) {
 // changed when it ends, and a chunk of events with that. Names begin with prefix.
 func sameWrites(ctx context.Context, b *broker.Broker, prefix string, n, submitters int) (float64, error) {
 	js := b.JetStream()
-	kv, err := js.KeyValue(ctx, broker.Runs)
+	kv, err := documents(ctx, b)
 	if err != nil {
 		return 0, err
 	}
 	begin := time.Now()
 	err = parallel(submitters, n, func(i int) error {
 		name := fmt.Sprint(prefix, i)
-		revision, err := kv.Create(ctx, name, document)
+		revision, err := kv(name).Create(ctx, name, document)
 		if err != nil {
 			return err
 		}
-		if _, err := kv.Update(ctx, name, document, revision); err != nil {
+		if _, err := kv(name).Update(ctx, name, document, revision); err != nil {
 			return err
 		}
 		_, err = js.Publish(ctx, broker.EventSubject+"bare."+name, document)
@@ -439,14 +453,15 @@ func fill(ctx context.Context, dir string, n int) error {
 			return err
 		}
 	}
-	kv, err := c.broker.JetStream().KeyValue(ctx, broker.Runs)
+	kv, err := documents(ctx, c.broker)
 	if err != nil {
 		return err
 	}
 	// The rest only has to be there: a document and a message each.
 	if err := parallel(32, n-real, func(int) error {
 		id := nestor.NewID(time.Now())
-		if _, err := kv.Create(ctx, "run."+string(id), []byte(`{"run":{"state":"queued"}}`)); err != nil {
+		name := "run." + string(id)
+		if _, err := kv(name).Create(ctx, name, []byte(`{"run":{"state":"queued"}}`)); err != nil {
 			return err
 		}
 		_, err := c.broker.JetStream().Publish(ctx, broker.TaskSubject+"run.~.normal", fmt.Appendf(nil, `{"run":%q,"attempt":1}`, id))
