@@ -300,10 +300,10 @@ func (e *Engine) writeEach(ctx context.Context, list []draft) ([]uint64, error) 
 	for i, d := range list {
 		var err error
 		if revisions[i], err = e.write(ctx, d.name, d.data, d.revision); errors.Is(err, errConflict) {
-			var is jetstream.KeyValueEntry
+			var is *jetstream.RawStreamMsg
 			if is, err = e.get(ctx, d.name); err == nil {
-				revisions[i] = is.Revision()
-				if !bytes.Equal(is.Value(), d.data) {
+				revisions[i] = is.Sequence
+				if !bytes.Equal(is.Data, d.data) {
 					err = fmt.Errorf("%s: %w", d.name, errConflict)
 				}
 			}

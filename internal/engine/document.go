@@ -205,41 +205,41 @@ func (e *Engine) unsettle() {
 
 // load reads the document of a run; an empty one if there is none.
 func (e *Engine) load(ctx context.Context, id nestor.ID) (*entry, error) {
-	kv, err := e.fetch(ctx, id)
+	msg, err := e.fetch(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if kv == nil {
+	if msg == nil {
 		return &entry{}, nil
 	}
-	if own := e.underWay(id); own != nil && own.revision == kv.Revision() {
+	if own := e.underWay(id); own != nil && own.revision == msg.Sequence {
 		return own, nil // whoever needs its commands carried out waits for that
 	}
-	return decode(id, kv)
+	return decode(id, msg)
 }
 
 // fetch asks the bucket for the document of a run; nil if there is none.
-func (e *Engine) fetch(ctx context.Context, id nestor.ID) (jetstream.KeyValueEntry, error) {
+func (e *Engine) fetch(ctx context.Context, id nestor.ID) (*jetstream.RawStreamMsg, error) {
 	if _, err := nestor.ParseID(string(id)); err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	kv, err := e.get(ctx, docName(id))
+	msg, err := e.get(ctx, docName(id))
 	for err != nil && e.patient(ctx, began, err) {
-		kv, err = e.get(ctx, docName(id))
+		msg, err = e.get(ctx, docName(id))
 	}
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading run %s: %w", id, e.b.Explain(err))
 	}
-	return kv, nil
+	return msg, nil
 }
 
-func decode(id nestor.ID, kv jetstream.KeyValueEntry) (*entry, error) {
-	en := &entry{revision: kv.Revision()}
-	if err := json.Unmarshal(kv.Value(), &en.doc); err != nil {
+func decode(id nestor.ID, msg *jetstream.RawStreamMsg) (*entry, error) {
+	en := &entry{revision: msg.Sequence}
+	if err := json.Unmarshal(msg.Data, &en.doc); err != nil {
 		return nil, fmt.Errorf("reading run %s: %w", id, err)
 	}
 	return en, nil
@@ -263,16 +263,16 @@ func (e *Engine) readDocument(ctx context.Context, id nestor.ID) (document, erro
 	if known != nil && e.opts.Alone {
 		return known.doc, nil
 	}
-	kv, err := e.fetch(ctx, id)
+	msg, err := e.fetch(ctx, id)
 	switch {
 	case err != nil:
 		return document{}, err
-	case kv == nil:
+	case msg == nil:
 		return document{}, nil
-	case known != nil && known.revision == kv.Revision():
+	case known != nil && known.revision == msg.Sequence:
 		return known.doc, nil
 	}
-	en, err := decode(id, kv)
+	en, err := decode(id, msg)
 	if err != nil {
 		return document{}, err
 	}
@@ -318,10 +318,11 @@ func (e *Engine) heard(ctx context.Context, id nestor.ID, in plan.Input) (*entry
 // is sent to a server that dies gets none. Only tests change it.
 var tryFor = 3 * time.Second
 
-func (e *Engine) get(ctx context.Context, name string) (jetstream.KeyValueEntry, error) {
+// get returns an entry of the buckets. Its sequence is what buckets call the revision.
+func (e *Engine) get(ctx context.Context, name string) (*jetstream.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
-	return e.runs[broker.RunsOf(name)].Get(ctx, name)
+	return e.runs[broker.RunsOf(name)].GetLastMsgForSubject(ctx, broker.RunsSubject(name))
 }
 
 // apply gives an input to a run: it decides, writes, and carries the commands

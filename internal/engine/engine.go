@@ -75,7 +75,7 @@ type Engine struct {
 	js   jetstream.JetStream
 	log  Log
 	opts Options
-	runs map[string]jetstream.KeyValue // the buckets of documents
+	runs map[string]jetstream.Stream // those of the buckets of documents
 
 	// replicated says that the documents are kept by several servers, of which one
 	// that has just become the leader may answer before it has all.
@@ -120,21 +120,15 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 	}
 	opts.Limits = opts.Limits.Or(nestor.DefaultLimits())
 	e := &Engine{
-		b: b, js: b.JetStream(), log: log, opts: opts, runs: map[string]jetstream.KeyValue{}, known: map[nestor.ID]*entry{}, ending: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver), repaired: make(chan struct{}),
+		b: b, js: b.JetStream(), log: log, opts: opts, known: map[nestor.ID]*entry{}, ending: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver), repaired: make(chan struct{}),
 		vacant: make(chan vacancy), working: map[nestor.ID]*Execution{}, ahead: ahead{runs: map[nestor.ID]*falling{}, changed: map[nestor.ID]*falling{}, more: make(chan struct{}, 1), sent: make(chan struct{})},
 		hash: maphash.MakeSeed(),
 	}
-	for _, name := range broker.RunsBuckets() {
-		var err error
-		if e.runs[name], err = e.js.KeyValue(ctx, name); err != nil {
-			return nil, fmt.Errorf("opening the documents of runs: %w", b.Explain(err))
-		}
-	}
-	documents, err := e.documents(ctx)
-	if err != nil {
+	var err error
+	if e.runs, err = e.documents(ctx); err != nil {
 		return nil, err
 	}
-	for _, stream := range documents {
+	for _, stream := range e.runs {
 		info := stream.CachedInfo()
 		e.replicated = e.replicated || info.Config.Replicas > 1
 		if info.State.LastTime.After(e.before) {
@@ -146,7 +140,7 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 	close(e.ahead.sent)                      // nothing is
 	e.lastTaken.Store(time.Now().UnixNano()) // whoever is to work here is about to begin
 	e.mended = sync.OnceFunc(func() { close(e.repaired) })
-	if e.whole = mark(documents) == opts.Settled; e.whole {
+	if e.whole = mark(e.runs) == opts.Settled; e.whole {
 		e.mended()
 	}
 	for i := range e.turns {
@@ -307,11 +301,11 @@ func (e *Engine) claim(ctx context.Context, key string, id nestor.ID) (nestor.ID
 			return id, nil
 		}
 		if errors.Is(err, errConflict) {
-			var first jetstream.KeyValueEntry
+			var first *jetstream.RawStreamMsg
 			if first, err = e.get(ctx, name); err == nil {
-				return nestor.ParseID(string(first.Value()))
+				return nestor.ParseID(string(first.Data))
 			}
-			if errors.Is(err, jetstream.ErrKeyNotFound) {
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				continue // it was forgotten in between
 			}
 		}

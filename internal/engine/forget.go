@@ -56,17 +56,17 @@ func (e *Engine) forgetRun(ctx context.Context, id nestor.ID) error {
 
 // forgetKey removes a key that leads to the run.
 func (e *Engine) forgetKey(ctx context.Context, name string, id nestor.ID) error {
-	kv, err := e.get(ctx, name)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
+	msg, err := e.get(ctx, name)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
 	if err != nil {
 		return e.b.Explain(err)
 	}
-	if string(kv.Value()) != string(id) {
+	if string(msg.Data) != string(id) {
 		return nil
 	}
-	return e.erase(ctx, name, kv.Revision())
+	return e.erase(ctx, name, msg.Sequence)
 }
 
 // erase removes an entry from the stream of its bucket, up to a revision. A deletion
@@ -74,11 +74,8 @@ func (e *Engine) forgetKey(ctx context.Context, name string, id nestor.ID) error
 func (e *Engine) erase(ctx context.Context, name string, revision uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
-	stream, err := e.js.Stream(ctx, broker.BucketStream(broker.RunsOf(name)))
-	if err == nil {
-		err = stream.Purge(ctx, jetstream.WithPurgeSubject(broker.RunsSubject(name)), jetstream.WithPurgeSequence(revision+1))
-	}
-	if err != nil {
+	stream := e.runs[broker.RunsOf(name)]
+	if err := stream.Purge(ctx, jetstream.WithPurgeSubject(broker.RunsSubject(name)), jetstream.WithPurgeSequence(revision+1)); err != nil {
 		return e.b.Explain(err)
 	}
 	return nil

@@ -237,25 +237,34 @@ func (e *Engine) Settled(ctx context.Context) (string, error) {
 }
 
 // mark says which documents these are, and which of their changes was the last.
-func mark(documents []jetstream.Stream) string {
+func mark(documents map[string]jetstream.Stream) string {
 	var marks []string
-	for _, stream := range documents {
-		info := stream.CachedInfo()
+	for _, name := range broker.RunsBuckets() {
+		info := documents[name].CachedInfo()
 		marks = append(marks, fmt.Sprintf("%d of %s", info.State.LastSeq, info.Created.Format(time.RFC3339Nano)))
 	}
 	return strings.Join(marks, ", ")
 }
 
 // documents returns the streams of the buckets of documents.
-func (e *Engine) documents(ctx context.Context) (list []jetstream.Stream, err error) {
-	for _, name := range broker.RunsBuckets() {
-		stream, err := e.js.Stream(ctx, broker.BucketStream(name))
-		if err != nil {
-			return nil, fmt.Errorf("opening the documents of runs: %w", e.b.Explain(err))
-		}
-		list = append(list, stream)
+func (e *Engine) documents(ctx context.Context) (map[string]jetstream.Stream, error) {
+	names := broker.RunsBuckets()
+	list := make([]jetstream.Stream, len(names))
+	var g errgroup.Group
+	for i, name := range names {
+		g.Go(func() (err error) {
+			list[i], err = e.js.Stream(ctx, broker.BucketStream(name))
+			return err
+		})
 	}
-	return list, nil
+	if err := g.Wait(); err != nil {
+		return nil, fmt.Errorf("opening the documents of runs: %w", e.b.Explain(err))
+	}
+	all := map[string]jetstream.Stream{}
+	for i, name := range names {
+		all[name] = list[i]
+	}
+	return all, nil
 }
 
 // recent is how far back from the last change documents are looked at for
@@ -303,7 +312,11 @@ func (e *Engine) sendChanged(ctx context.Context, from, until time.Time) error {
 	var all changes
 	defer all.stop()
 	for _, name := range broker.RunsBuckets() {
-		watch, err := e.runs[name].WatchFiltered(ctx, []string{"run.*"}, jetstream.MetaOnly(), jetstream.IgnoreDeletes())
+		kv, err := e.js.KeyValue(ctx, name)
+		if err != nil {
+			return fmt.Errorf("looking for what was left undone: %w", e.b.Explain(err))
+		}
+		watch, err := kv.WatchFiltered(ctx, []string{"run.*"}, jetstream.MetaOnly(), jetstream.IgnoreDeletes())
 		if err != nil {
 			return fmt.Errorf("looking for what was left undone: %w", e.b.Explain(err))
 		}

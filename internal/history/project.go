@@ -20,6 +20,10 @@ const (
 	batchFor    = time.Second            // and this long for all of them
 )
 
+// beginAfter is how long the log is left alone at first, unless somebody waits for it: a
+// command that begins has other things to do.
+const beginAfter = 50 * time.Millisecond
+
 // Project follows the log from where the history has come to, and writes what it
 // reads, until ctx ends, when it returns nil. After an error it may be called
 // again: it goes on where it was, and nothing is written twice. Readers see an
@@ -37,6 +41,14 @@ func (h *History) Project(ctx context.Context, log *eventlog.Log) error {
 }
 
 func (h *History) project(ctx context.Context, log *eventlog.Log) error {
+	begin := time.NewTimer(beginAfter)
+	defer begin.Stop()
+	select {
+	case <-begin.C:
+	case <-h.hurry:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	n, err := getNumber(ctx, h.read, metaProjected)
 	if err != nil {
 		return err
