@@ -35,7 +35,7 @@ func bareConsumer(ctx context.Context, b *broker.Broker) (jetstream.Consumer, er
 // turns with a message that is published and pulled. Each begins when what the one
 // before it leaves to be written is: it would meet it, and not the one that left it.
 func latency(ctx context.Context, dir string) error {
-	const rounds = 1000
+	const rounds = 3000
 	started := make(chan time.Time, 1)
 	c, err := open(ctx, dir, 2, func(context.Context, *engine.Execution) nestor.Result {
 		started <- time.Now()
