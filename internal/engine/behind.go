@@ -94,7 +94,7 @@ func (a *ahead) due() (list []writing, wait time.Duration) {
 		delete(a.changed, id)
 	}
 	a.urgent = false
-	slices.SortFunc(list, func(x, y writing) int { // and, for large batches, tree by tree of a bucket
+	slices.SortFunc(list, func(x, y writing) int { // trees of one bucket behind each other, for large batches
 		return cmp.Or(
 			cmp.Compare(bucketOf(x.next.doc.Run.Root), bucketOf(y.next.doc.Run.Root)),
 			cmp.Compare(y.next.doc.Run.Depth(), x.next.doc.Run.Depth()),

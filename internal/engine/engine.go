@@ -92,9 +92,9 @@ type Engine struct {
 
 	lastTaken atomic.Int64 // when one got a task, at first when the engine was made, in nanoseconds since 1970
 
-	before   time.Time     // when a document was last changed before this process
-	repaired chan struct{} // closed when what was left undone in the last moments before it is done
-	mended   func()        // closes it, once
+	before   map[string]time.Time // when a document was last changed before this process, by bucket; not there if it has none
+	repaired chan struct{}        // closed when what was left undone in the last moments before it is done
+	mended   func()               // closes it, once
 
 	ended chan nestor.ID // whose deadlines are to be taken back: sent by those who carry commands out, received by Run, never closed
 
@@ -122,17 +122,17 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 	e := &Engine{
 		b: b, js: b.JetStream(), log: log, opts: opts, known: map[nestor.ID]*entry{}, ending: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver), repaired: make(chan struct{}),
 		vacant: make(chan vacancy), working: map[nestor.ID]*Execution{}, ahead: ahead{runs: map[nestor.ID]*falling{}, changed: map[nestor.ID]*falling{}, more: make(chan struct{}, 1), sent: make(chan struct{})},
-		hash: maphash.MakeSeed(),
+		before: map[string]time.Time{}, hash: maphash.MakeSeed(),
 	}
 	var err error
 	if e.runs, err = e.documents(ctx); err != nil {
 		return nil, err
 	}
-	for _, stream := range e.runs {
+	for name, stream := range e.runs {
 		info := stream.CachedInfo()
 		e.replicated = e.replicated || info.Config.Replicas > 1
-		if info.State.LastTime.After(e.before) {
-			e.before = info.State.LastTime
+		if last := info.State.LastTime; !last.IsZero() {
+			e.before[name] = last
 		}
 	}
 	e.notices.listeners = map[nestor.ID][]*listener{}

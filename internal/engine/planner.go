@@ -283,11 +283,11 @@ func (e *Engine) repair(ctx context.Context) error {
 	if e.isWhole() {
 		return nil
 	}
-	if err := e.sendChanged(ctx, e.before.Add(-lastMoments), time.Time{}); err != nil {
+	if err := e.sendChanged(ctx, lastMoments, 0); err != nil {
 		return err
 	}
 	e.mended()
-	if err := e.sendChanged(ctx, e.before.Add(-recent), e.before.Add(-lastMoments)); err != nil {
+	if err := e.sendChanged(ctx, recent, lastMoments); err != nil {
 		return err
 	}
 	e.mu.Lock()
@@ -302,15 +302,24 @@ func (e *Engine) isWhole() bool {
 	return e.whole
 }
 
-// sendChanged carries out the commands of the documents that were changed from then
-// on, until before the other time; zero means until now. It rests as long as it works,
-// so that a million documents do not keep others from what they do.
-func (e *Engine) sendChanged(ctx context.Context, from, until time.Time) error {
-	if e.before.IsZero() {
+// changedWithin tells whether a run whose document was changed at some time is one of
+// those that were from so long before the last change of their bucket on, and, unless that
+// is zero, until so long before it. Buckets have each their own: all that is in one may
+// have been moved there since.
+func (e *Engine) changedWithin(id nestor.ID, at time.Time, from, until time.Duration) bool {
+	last, ok := e.before[bucketOf(id)]
+	return ok && !at.Before(last.Add(-from)) && (until == 0 || at.Before(last.Add(-until)))
+}
+
+// sendChanged carries out the commands of the documents that were changed within that
+// time. It rests as long as it works, so that a million documents do not keep others from
+// what they do.
+func (e *Engine) sendChanged(ctx context.Context, from, until time.Duration) error {
+	if len(e.before) == 0 {
 		return nil // there was none
 	}
 	var all changes
-	defer all.stop()
+	defer func() { all.stop() }()
 	for _, name := range broker.RunsBuckets() {
 		kv, err := e.js.KeyValue(ctx, name)
 		if err != nil {
@@ -327,10 +336,10 @@ func (e *Engine) sendChanged(ctx context.Context, from, until time.Time) error {
 		if kv == nil || err != nil {
 			return err
 		}
-		if at := kv.Created(); at.Before(from) || !until.IsZero() && !at.Before(until) {
+		id := nestor.ID(strings.TrimPrefix(kv.Key(), "run."))
+		if !e.changedWithin(id, kv.Created(), from, until) {
 			continue
 		}
-		id := nestor.ID(strings.TrimPrefix(kv.Key(), "run."))
 		began := time.Now()
 		err = e.finish(ctx, id)
 		if isAway(err) {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/dfaf701a/nestor"
 )
 
 // A message is given up when its run is gone, and only then, however often it comes.
@@ -43,6 +45,41 @@ func TestTreeIsInOneBucket(t *testing.T) {
 	}
 	if len(buckets) != 2 {
 		t.Errorf("a hundred roots are in %v", buckets)
+	}
+}
+
+// What was left undone is looked for among the last changes of each bucket: in one that
+// documents were moved to, all are new.
+func TestChangedWithin(t *testing.T) {
+	one, other := newID(""), newID("")
+	for bucketOf(other) == bucketOf(one) {
+		other = newID("")
+	}
+	now := time.Now()
+	ago := now.Add(-time.Hour)
+	e := &Engine{before: map[string]time.Time{bucketOf(one): ago, bucketOf(other): now}}
+	for _, c := range []struct {
+		id          nestor.ID
+		at          time.Time
+		from, until time.Duration
+		want        bool
+	}{
+		{one, ago.Add(-time.Second), lastMoments, 0, true},
+		{one, ago.Add(time.Second), lastMoments, 0, true},
+		{one, ago.Add(-time.Minute), lastMoments, 0, false},
+		{one, ago.Add(-time.Minute), recent, lastMoments, true},
+		{one, ago.Add(-time.Second), recent, lastMoments, false},
+		{one, ago.Add(-time.Hour), recent, lastMoments, false},
+		{other, ago.Add(-time.Second), lastMoments, 0, false},
+		{other, ago.Add(-time.Minute), recent, lastMoments, false},
+		{other, now.Add(-time.Minute), recent, lastMoments, true},
+	} {
+		if got := e.changedWithin(c.id, c.at, c.from, c.until); got != c.want {
+			t.Errorf("changed %v before the last change of all, from %v until %v: %t", now.Sub(c.at), c.from, c.until, got)
+		}
+	}
+	if (&Engine{}).changedWithin(one, now, recent, 0) {
+		t.Error("there was no document")
 	}
 }
 
