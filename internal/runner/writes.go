@@ -121,14 +121,16 @@ func (w *writes) begun() bool {
 // does.
 func (w *writes) watch(watching, telling context.Context) error {
 	eyes, err := w.place.Watch(watching)
+	ended := watching.Err() != nil // before who waits goes on, who may end it
 	if err == nil {
 		w.eyes = eyes
 	}
 	close(w.ready)
-	if err != nil {
-		if watching.Err() != nil {
-			return nil
-		}
+	switch {
+	case err == nil:
+	case ended:
+		return nil
+	default:
 		return err
 	}
 	return eyes.Run(watching, func(path, action string) { w.saw(telling, path, action) })
