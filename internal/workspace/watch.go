@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -64,13 +63,13 @@ func NewWatcher(ctx context.Context, dir string) (*Watcher, error) {
 // Watcher sees what is changed in a folder. Folders named .git and .nestor are left
 // out, and links are not followed.
 type Watcher struct {
-	dir    string
-	root   *os.Root
-	notify *fsnotify.Watcher // nil if the operating system gives none
-	add    func(dir string) error
-	every  time.Duration
-	fence  string             // a folder of its own that is watched too; empty if there is none
-	syncs  chan chan struct{} // sent by Sync, received by Run, which closes what it got
+	dir     string
+	root    *os.Root
+	notify  *fsnotify.Watcher // nil if the operating system gives none
+	add     func(dir string) error
+	every   time.Duration
+	ordered bool               // whether events come in the order of the changes
+	syncs   chan chan struct{} // sent by Sync, received by Run, which closes what it got
 
 	// Run's alone.
 	known map[string]map[string]stamp // by folder and name
@@ -78,7 +77,7 @@ type Watcher struct {
 	blind bool                     // some folder is not told about: all is looked at from time to time
 	all   bool                     // events were lost: all is looked at next time
 	dirty map[string]bool          // what events were about
-	marks map[string]chan struct{} // who waits, by the name of what is put into the fence
+	marks map[string]chan struct{} // who waits, by the folder whose event tells that all before it was seen
 	out   func(Write)              // nil while the folder is looked at for the first time
 }
 
@@ -103,18 +102,33 @@ func newWatcher(dir string) (*Watcher, error) {
 		return w, nil
 	}
 	w.add = w.notify.Add
-	if runtime.GOOS == "linux" { // where events come in the order of the changes
-		if w.fence, err = os.MkdirTemp("", fencePrefix); err == nil && w.add(w.fence) != nil {
-			os.Remove(w.fence)
-			w.fence = ""
-		}
-	}
+	w.ordered = runtime.GOOS == "linux"
 	return w, nil
 }
 
-// fencePrefix is how the names of the folders begin by which watchers know that
+// markPrefix is how the names of the folders begin by which watchers know that
 // they have seen all.
-const fencePrefix = "nestor-watch-"
+const markPrefix = "nestor-watch-"
+
+// mark makes a change of our own, a folder that is gone at once. Its event comes when
+// all that was changed before was told. It is "" where events cannot be relied on.
+func (w *Watcher) mark() string {
+	if !w.ordered || w.blind || w.all {
+		return ""
+	}
+	dir, err := os.MkdirTemp("", markPrefix)
+	if err != nil {
+		return ""
+	}
+	if err := w.add(dir); err != nil {
+		os.Remove(dir)
+		return ""
+	}
+	if os.Remove(dir) != nil {
+		return ""
+	}
+	return dir
+}
 
 func (w *Watcher) first(ctx context.Context) error { return w.scan(ctx, ".") }
 
@@ -123,9 +137,6 @@ func (w *Watcher) Close() error {
 	err := w.root.Close()
 	if w.notify != nil {
 		err = errors.Join(err, w.notify.Close())
-	}
-	if w.fence != "" {
-		err = errors.Join(err, os.RemoveAll(w.fence))
 	}
 	return err
 }
@@ -199,7 +210,7 @@ func (w *Watcher) run(ctx context.Context) error {
 				wait()
 			}
 		case done := <-w.syncs:
-			if mark := filepath.Join(w.fence, rand.Text()); w.fence != "" && !w.blind && !w.all && os.WriteFile(mark, nil, 0o600) == nil {
+			if mark := w.mark(); mark != "" {
 				w.marks[mark] = done
 				continue
 			}
@@ -236,8 +247,8 @@ func (w *Watcher) run(ctx context.Context) error {
 // last sees what was changed before it is called: by what the system tells up to a
 // change of our own, or by looking at all, which takes longer.
 func (w *Watcher) last(ctx context.Context, events <-chan fsnotify.Event, errs <-chan error) error {
-	mark := filepath.Join(w.fence, "end")
-	if w.fence == "" || w.blind || w.all || os.WriteFile(mark, nil, 0o600) != nil {
+	mark := w.mark()
+	if mark == "" {
 		return w.scan(ctx, ".")
 	}
 	late := time.NewTimer(watchEvery)
@@ -269,7 +280,7 @@ func (w *Watcher) local(file string) (string, bool) {
 		return "", false
 	}
 	name = filepath.ToSlash(name)
-	return name, !holdsPrivate(name) && !strings.HasPrefix(path.Base(name), fencePrefix)
+	return name, !holdsPrivate(name) && !strings.HasPrefix(path.Base(name), markPrefix)
 }
 
 // flush looks at what events were about.
@@ -358,7 +369,7 @@ func (w *Watcher) scan(ctx context.Context, dir string) error {
 	}
 	names := map[string]bool{}
 	for _, d := range list {
-		if !isPrivate(d.Name()) && !strings.HasPrefix(d.Name(), fencePrefix) {
+		if !isPrivate(d.Name()) && !strings.HasPrefix(d.Name(), markPrefix) {
 			names[d.Name()] = true
 		}
 	}

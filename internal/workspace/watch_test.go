@@ -275,3 +275,42 @@ func TestSyncReportsAllBefore(t *testing.T) {
 		t.Error("it is synced though nobody runs it")
 	}
 }
+
+// Nothing is left of a watcher that is killed: what it makes to see where it is, is gone
+// before anybody could kill it. And it is not told of, where temporary files are in the
+// folder.
+func TestWatcherLeavesNothing(t *testing.T) {
+	for name, below := range map[string]string{"elsewhere": "../", "in the folder": ""} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "dir")
+			temp := filepath.Join(dir, below+"temp")
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(temp, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("TMPDIR", temp)
+			w, err := NewWatcher(t.Context(), dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var seen []Write
+			ctx, stop := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- w.Run(ctx, func(w Write) { seen = append(seen, w) }) }()
+			for range 3 {
+				if err := w.Sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+				t.Errorf("it has left %v, %v", left, err)
+			}
+			stop()
+			if err := <-done; err != nil || len(seen) > 0 {
+				t.Errorf("it has seen %v, %v", seen, err)
+			}
+		})
+	}
+}
