@@ -84,14 +84,15 @@ func (m *marks) write() error {
 	if err != nil {
 		return err
 	}
-	if err := m.replace(text); err != nil {
+	if err := replaceFile(m.name(), text); err != nil {
 		return fmt.Errorf("writing the broker's marks: %w", err)
 	}
 	return nil
 }
 
-func (m *marks) replace(text []byte) error {
-	next := m.name() + ".next"
+// replaceFile replaces a file, for good when it returns.
+func replaceFile(name string, text []byte) error {
+	next := name + ".next"
 	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -103,10 +104,10 @@ func (m *marks) replace(text []byte) error {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	if err := os.Rename(next, m.name()); err != nil {
+	if err := os.Rename(next, name); err != nil {
 		return err
 	}
-	return syncDir(m.dir)
+	return syncDir(filepath.Dir(name))
 }
 
 // begin compares the files with the marks before the server touches them, and
@@ -120,6 +121,11 @@ func (m *marks) begin(accept bool) (inventory, error) {
 	found, err := take(m.dir)
 	if err != nil {
 		return nil, err
+	}
+	if !m.Clean {
+		if err := found.healMeta(m.dir, m.Last); err != nil {
+			return nil, err
+		}
 	}
 	var lost []string
 	switch {

@@ -103,7 +103,7 @@ func TestDamageIsNoticedAndRemembered(t *testing.T) {
 		{
 			name:   "configuration of a stream is missing after a kill",
 			killed: true,
-			do:     func(t *testing.T, dir string) { remove(t, filepath.Join(dir, streamsDir, "KV_"+Meta, "meta.sum")) },
+			do:     func(t *testing.T, dir string) { remove(t, filepath.Join(dir, streamsDir, "KV_"+Meta, "meta.inf")) },
 			want:   "stream KV_META could not be read",
 		},
 		{

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 var roles = map[string]func() error{
+	"migrate": migrate,
 	// hold opens the folder, says so and waits for the end of its input.
 	"hold": func() error {
 		b, err := Open(context.Background(), Options{Dir: os.Getenv("DIR")})
