@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -51,10 +53,24 @@ func grow(breadth int, begun chan<- nestor.ID) func(context.Context, *engine.Exe
 // A cancel ends a whole tree of an engine that is alone: what works, what waits and
 // what has not begun; each run once and after all below it, in the documents and in
 // the log, and what was leased is settled.
-func TestCancelEndsATreeThatIsDecidedAhead(t *testing.T) {
+func TestCancelEndsATreeThatIsDecidedAhead(t *testing.T) { eachShape(t, testCancelAhead) }
+
+// eachShape tests with trees as they are, and with those that layout 5 had, whose
+// documents are in several buckets.
+func eachShape(t *testing.T, test func(*testing.T)) {
+	t.Run("one bucket", test)
+	t.Run("both buckets", func(t *testing.T) {
+		engine.Scatter(true)
+		t.Cleanup(func() { engine.Scatter(false) })
+		test(t)
+	})
+}
+
+func testCancelAhead(t *testing.T) {
 	const breadth, depth = 4, 3
 	begun := make(chan nestor.ID, 1000)
-	n := open(t, embedded(t, t.TempDir()), private, 1000, grow(breadth, begun))
+	b := embedded(t, t.TempDir())
+	n := open(t, b, private, 1000, grow(breadth, begun))
 	id := n.submit(t, nestor.Task{Input: "r", Limits: nestor.Limits{Depth: depth, Children: breadth, Descendants: 1000, BudgetUSD: 100}})
 	begins := 1 + (breadth-1)*(1+(breadth-1)*(1+(breadth-1))) // of each brood one comes after another
 	for range begins {
@@ -102,8 +118,25 @@ func TestCancelEndsATreeThatIsDecidedAhead(t *testing.T) {
 			if !slices.Contains(ends[:i], child) {
 				t.Errorf("%s ended in the log before one below it", run.Task.Input)
 			}
+			if is, below := writtenAt(t, b, ended), writtenAt(t, b, child); is.Before(below) {
+				t.Errorf("the end of %s was written %v before one below it", run.Task.Input, below.Sub(is))
+			}
 		}
 	}
+}
+
+// writtenAt returns when the document of a run was written last.
+func writtenAt(t *testing.T, b *broker.Broker, id nestor.ID) time.Time {
+	t.Helper()
+	docs, err := b.JetStream().KeyValue(within(t), broker.RunsOf(string(id)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, err := docs.Get(within(t), "run."+string(id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return is.Created()
 }
 
 // treeEnds returns the runs of a tree in the order of their ends in the log, up to
@@ -142,7 +175,9 @@ func allCancelled(t *testing.T, n *node, id nestor.ID) {
 
 // A part of a tree is cancelled, and the whole of it meanwhile: all of it ends once,
 // and what is above the part hears of its end.
-func TestCancelOfAPartAndOfTheWhole(t *testing.T) {
+func TestCancelOfAPartAndOfTheWhole(t *testing.T) { eachShape(t, testCancelOfAPart) }
+
+func testCancelOfAPart(t *testing.T) {
 	const breadth, depth = 3, 3
 	begun := make(chan nestor.ID, 1000)
 	n := open(t, embedded(t, t.TempDir()), private, 1000, grow(breadth, begun))
@@ -170,7 +205,9 @@ func TestCancelOfAPartAndOfTheWhole(t *testing.T) {
 
 // A document was written behind the back of an engine that is ahead of it: what it
 // decided is not stored. It decides again, and all of the tree ends once.
-func TestCancelOfWhatSomebodyElseWrote(t *testing.T) {
+func TestCancelOfWhatSomebodyElseWrote(t *testing.T) { eachShape(t, testCancelOfWhatSomebodyElseWrote) }
+
+func testCancelOfWhatSomebodyElseWrote(t *testing.T) {
 	const breadth, depth = 3, 2
 	begun := make(chan nestor.ID, 1000)
 	b := embedded(t, t.TempDir())
@@ -252,7 +289,9 @@ func TestCancelOfWhatIsSlowToEnd(t *testing.T) {
 }
 
 // An engine that ends while a tree is ending leaves what the next one goes on with.
-func TestCancelGoesOnInTheNextProcess(t *testing.T) {
+func TestCancelGoesOnInTheNextProcess(t *testing.T) { eachShape(t, testCancelGoesOn) }
+
+func testCancelGoesOn(t *testing.T) {
 	const breadth, depth = 3, 3
 	dir := t.TempDir()
 	for round := range 3 {
@@ -283,5 +322,73 @@ func TestCancelGoesOnInTheNextProcess(t *testing.T) {
 		allCancelled(t, n, id)
 		n.stop()
 		b.Close()
+	}
+}
+
+// Of a tree that is killed: its shape, and how many of it begin.
+const (
+	felledBreadth, felledDepth = 3, 3
+	felledBegin                = 1 + (felledBreadth-1)*(1+(felledBreadth-1)*felledBreadth)
+)
+
+// felled is an engine that is alone, has a tree grow and cancels it.
+func felled() error {
+	ctx := context.Background()
+	engine.Scatter(os.Getenv("SCATTER") != "")
+	begun := make(chan nestor.ID, 1000)
+	_, e, err := aloneHere(1000, grow(felledBreadth, begun))
+	if err != nil {
+		return err
+	}
+	id, err := e.Submit(ctx, engine.Submission{Task: nestor.Task{
+		Input: "r", Limits: nestor.Limits{Depth: felledDepth, Children: felledBreadth, Descendants: 1000, Resumes: 100},
+	}})
+	if err != nil {
+		return err
+	}
+	for range felledBegin {
+		<-begun
+	}
+	fmt.Println("grown", id)
+	err = e.Cancel(ctx, id, nestor.Cause{By: "ada"}, false)
+	io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// A tree of which some documents say that it is cancelled, or has ended, and others do
+// not, because who wrote them was killed, ends in the next process: each run once, and
+// after all below it.
+func TestCancelOutlivesAKill(t *testing.T) {
+	chance := seed(t)
+	for round := range kills(4, 60) {
+		dir := t.TempDir()
+		env := []string{"DIR=" + dir}
+		if round%2 == 1 {
+			env = append(env, "SCATTER=1")
+		}
+		p := start(t, "felled", env...)
+		id := nestor.ID(p.expect("grown "))
+		time.Sleep(time.Duration(chance.IntN(20_000)) * time.Microsecond) // to be killed anywhere in it, or behind it
+		p.kill()
+		b := embedded(t, dir)
+		n := open(t, b, private, 1000, func(ctx context.Context, _ *engine.Execution) nestor.Result {
+			<-ctx.Done()
+			return failure(nestor.Stopped)
+		})
+		run, err := n.Get(within(t), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("round %d: it is %s, cancelled: %v", round, run.State, run.Cancel != nil)
+		if run.Cancel == nil {
+			if err := n.Cancel(within(t), id, nestor.Cause{By: "ada"}, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		allCancelled(t, n, id)
+		n.stop()
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -296,6 +296,9 @@ func TestChaosEmbedded(t *testing.T) { chaosEmbedded(t, kills(10, 200)) }
 // machine that is far too busy: what it wrote stands all the same.
 func TestChaosImpatient(t *testing.T) { chaosEmbedded(t, kills(2, 100), "TRY_FOR=8ms") }
 
+// So does one whose trees layout 5 has made, with documents in all buckets.
+func TestChaosScattered(t *testing.T) { chaosEmbedded(t, kills(2, 100), "SCATTER=1") }
+
 func chaosEmbedded(t *testing.T, enough int, env ...string) {
 	port := freePorts(t, 1)[0]
 	d := start(t, "daemon", append(env, "DIR="+t.TempDir(), "PORT="+strconv.Itoa(port), "CHAOS=1")...)

@@ -31,17 +31,11 @@ type gift struct {
 // there before are carried out.
 func (e *Engine) given(ctx context.Context, id nestor.ID, in plan.Input) (*entry, error) {
 	for {
-		g := &gift{in: in, done: make(chan struct{})}
-		if err := e.inTurn(ctx, id, g); err != nil {
-			return &entry{}, err
+		g, err := e.gave(ctx, id, in)
+		if err != nil || g.wrote || g.en == nil {
+			return orEmpty(g.en), cmp.Or(err, g.err)
 		}
-		if errors.Is(g.err, errConflict) && ctx.Err() == nil {
-			continue // what was decided ahead was given up: decide by the document
-		}
-		if g.wrote || g.en == nil {
-			return orEmpty(g.en), g.err
-		}
-		err := e.flush(ctx, id, g.en)
+		err = e.flush(ctx, id, g.en)
 		if err == nil {
 			return g.en, g.err
 		}
@@ -49,6 +43,21 @@ func (e *Engine) given(ctx context.Context, id nestor.ID, in plan.Input) (*entry
 			return g.en, err
 		}
 		e.forget(id) // who wrote it gave up: read it, and send them
+	}
+}
+
+// gave gives an input to a run and returns what came of it, whether the commands of what
+// was there before are carried out or not: for who carries some out, whom they may wait
+// for.
+func (e *Engine) gave(ctx context.Context, id nestor.ID, in plan.Input) (*gift, error) {
+	for {
+		g := &gift{in: in, done: make(chan struct{})}
+		if err := e.inTurn(ctx, id, g); err != nil {
+			return &gift{}, err
+		}
+		if !errors.Is(g.err, errConflict) || ctx.Err() != nil {
+			return g, nil
+		} // else what was decided ahead was given up: decide by the document
 	}
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"time"
@@ -132,8 +133,11 @@ func (e *Engine) handed(ctx context.Context, x *Execution, in plan.Submit) (en *
 	}
 	start := plan.Start{Attempt: 1, Worker: e.opts.Name, Delivery: rand.Text(), Submit: &in, New: true}
 	// Who gives up meanwhile must not leave a run that is written and nobody executes.
-	en, err = e.heard(context.WithoutCancel(ctx), in.ID, start)
-	return en, err == nil && en.doc.Run.Delivery == start.Delivery, err
+	g, err := e.gave(context.WithoutCancel(ctx), in.ID, start)
+	if err = cmp.Or(err, settled(g.err)); err != nil {
+		return nil, false, err
+	}
+	return g.en, g.wrote && g.en.doc.Run.Delivery == start.Delivery, nil
 }
 
 // reserve takes note that an attempt is about to be at work, unless another one of the
@@ -167,7 +171,8 @@ func (x *Execution) message() *nats.Msg {
 	return x.msg
 }
 
-// at returns the attempt of a run that is at work in this process; nil if none is.
+// at returns the attempt of a run that is at work in this process, or may be in a moment:
+// then it has no fence yet; nil if none is.
 func (e *Engine) at(id nestor.ID) *Execution {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -177,7 +182,7 @@ func (e *Engine) at(id nestor.ID) *Execution {
 // unhanded sees to it that a run is executed which was submitted or found: it may have
 // been handed over, and nobody know.
 func (e *Engine) unhanded(ctx context.Context, run plan.Run) error {
-	if e.at(run.ID) != nil {
+	if x := e.at(run.ID); x != nil && x.Fence() != 0 {
 		return nil
 	}
 	return e.enqueue(ctx, run)

@@ -261,32 +261,43 @@ func cancelled(t *testing.T, n *node, id nestor.ID, began <-chan struct{}) nesto
 	return id
 }
 
-// lone is an engine that is alone, and has one run that never ends. It says when the
-// run has begun, and when it has a message in the queue.
-func lone() error {
+// aloneHere runs an engine that is alone in a process of its own, with n slots, until that
+// ends.
+func aloneHere(n int, execute func(context.Context, *engine.Execution) nestor.Result) (*broker.Broker, *engine.Engine, error) {
 	ctx := context.Background()
 	b, err := broker.Open(ctx, broker.Options{Dir: os.Getenv("DIR")})
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	log := eventlog.New(b, eventlog.Options{})
 	e, err := engine.New(ctx, b, log, private)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
+	w := slots(n)
+	w.Execute = execute
 	go log.Run(ctx)
 	go e.Run(ctx)
-	w := slots(1)
+	go e.Work(ctx, w)
+	return b, e, nil
+}
+
+// lone is an engine that is alone, and has one run that never ends. It says when the
+// run has begun, and when it has a message in the queue.
+func lone() error {
+	ctx := context.Background()
 	began := make(chan struct{}, 1)
-	w.Execute = func(ctx context.Context, x *engine.Execution) nestor.Result {
+	b, e, err := aloneHere(1, func(ctx context.Context, x *engine.Execution) nestor.Result {
 		if x.Run().Task.Input != "hang" {
 			return success("done")
 		}
 		began <- struct{}{}
 		<-ctx.Done()
 		return failure(nestor.Stopped)
+	})
+	if err != nil {
+		return err
 	}
-	go e.Work(ctx, w)
 	tasks, err := b.JetStream().Stream(ctx, broker.Tasks)
 	if err != nil {
 		return err

@@ -101,6 +101,7 @@ func (e *Engine) declare(ctx context.Context, stream string, config jetstream.Co
 // handle gives each message of a consumer to do, until ctx ends. What could not
 // be done comes again.
 func (e *Engine) handle(ctx context.Context, p *puller, do func(context.Context, *nats.Msg) error) error {
+	e.Mend(ctx) // in order: a run that hears something has its own end told, if that was left undone
 	for ctx.Err() == nil {
 		msg, err := e.pull(ctx, p)
 		if err != nil {

@@ -24,6 +24,7 @@ func daemon() error {
 	if err != nil {
 		return err
 	}
+	engine.Scatter(os.Getenv("SCATTER") != "")
 	if text := os.Getenv("TRY_FOR"); text != "" {
 		tryFor, err := time.ParseDuration(text)
 		if err != nil {

@@ -440,12 +440,21 @@ func (e *Engine) left(x *Execution) {
 	}
 }
 
+// errStarting says that it is not known yet whether a run is at work in this process.
+var errStarting = errors.New("somebody is about to start it, or to find that it was")
+
 // gone tells whether the message that made somebody run r is in the queue no more.
 // A message of a schedule can be: if the server is killed as the time comes, it
 // comes again, as another one (seen in 2.15.2).
 func (e *Engine) gone(ctx context.Context, r plan.Run) (bool, error) {
 	if r.Message == 0 { // it never had one, in this process or in one that was alone before it
-		return e.at(r.ID) == nil, nil
+		switch x := e.at(r.ID); {
+		case x == nil:
+			return true, nil
+		case x.Fence() == 0:
+			return false, errStarting
+		}
+		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
