@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -95,6 +97,14 @@ func wreck(ctx context.Context, x *engine.Execution) nestor.Result {
 	return nestor.Result{Status: nestor.Success, Output: name, CostUSD: 0.01}
 }
 
+// wreckage is a root in the chaos.
+func wreckage(round, i int) engine.Submission {
+	name := fmt.Sprint("root", round, ".", i)
+	return engine.Submission{Key: name, Task: nestor.Task{Input: name, Limits: nestor.Limits{
+		Depth: 4, Children: 100, Descendants: 1000, Resumes: 10_000, Backoff: 20 * time.Millisecond, Timeout: time.Hour, BudgetUSD: 1000,
+	}}}
+}
+
 // endure submits trees through client, answers their questions, and returns them
 // when they have ended.
 func endure(t *testing.T, client *node, round int) (roots []nestor.ID) {
@@ -102,12 +112,8 @@ func endure(t *testing.T, client *node, round int) (roots []nestor.ID) {
 	ctx, stop := context.WithTimeout(t.Context(), endurance)
 	defer stop()
 	for i := range chaosRoots {
-		key := fmt.Sprint(t.Name(), round, i)
-		limits := nestor.Limits{
-			Depth: 4, Children: 100, Descendants: 1000, Resumes: 10_000, Backoff: 20 * time.Millisecond, Timeout: time.Hour, BudgetUSD: 1000,
-		}
 		for {
-			id, err := client.Submit(ctx, engine.Submission{Key: key, Task: nestor.Task{Input: fmt.Sprint("root", round, ".", i), Limits: limits}})
+			id, err := client.Submit(ctx, wreckage(round, i))
 			if err == nil {
 				roots = append(roots, id)
 				break
@@ -308,6 +314,101 @@ func chaosEmbedded(t *testing.T, enough int, env ...string) {
 		d.restart()
 		<-d.ready() // or it would never get to anything
 	})
+}
+
+// solitary is an engine that is alone: it submits trees, unless one before it has, sees
+// them to their end, and says so.
+func solitary() error {
+	ctx := context.Background()
+	engine.Scatter(os.Getenv("SCATTER") != "")
+	_, e, err := aloneHere(10, wreck)
+	if err != nil {
+		return err
+	}
+	var roots []nestor.ID
+	for i := range chaosRoots {
+		id, err := e.Submit(ctx, wreckage(0, i))
+		if err != nil {
+			return err
+		}
+		roots = append(roots, id)
+	}
+	for _, id := range roots {
+		for {
+			err := e.Answer(ctx, id, nestor.Answer{AskID: "go on", Decision: "allow", By: "ada"})
+			if err == nil || errors.Is(err, nestor.ErrEnded) {
+				break
+			}
+			time.Sleep(10 * time.Millisecond) // it has not asked yet
+		}
+	}
+	for _, id := range roots {
+		if _, err := e.Wait(ctx, id); err != nil {
+			return err
+		}
+	}
+	fmt.Println("ended")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// One that is alone, and hands runs to its own slots, gets them to their end too, with
+// trees of either shape.
+func TestChaosAlone(t *testing.T) {
+	chance := seed(t)
+	for round, killed, enough := 0, 0, kills(10, 300); killed < enough; round++ {
+		dir := t.TempDir()
+		env := []string{"DIR=" + dir}
+		if round%2 == 1 {
+			env = append(env, "SCATTER=1")
+		}
+		p := start(t, "solitary", env...)
+		killed += outlive(t, chance, p, min(10, enough-killed))
+		p.kill()
+		b := embedded(t, dir)
+		n := open(t, b, private, 0, nil)
+		var roots []nestor.ID
+		for i := range chaosRoots {
+			id, err := n.Submit(within(t), wreckage(0, i)) // which it is
+			if err != nil {
+				t.Fatal(err)
+			}
+			roots = append(roots, id)
+		}
+		settled(t, n, roots)
+		n.stop()
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("round %d: %d kills so far", round, killed)
+	}
+}
+
+// outlive kills a process up to so many times before it says that it is through, and
+// tells how often.
+func outlive(t *testing.T, chance *rand.Rand, p *process, most int) (killed int) {
+	t.Helper()
+	for {
+		lasts := endurance // the last one takes its time
+		if killed < most {
+			lasts = time.Duration(chance.Int64N(int64(400 * time.Millisecond)))
+		}
+		select {
+		case _, ok := <-p.lines:
+			if !ok {
+				t.Fatal("it ended by itself")
+			}
+			return killed
+		case <-time.After(lasts):
+			if killed == most {
+				p.cmd.Process.Signal(syscall.SIGQUIT) // it says where it is
+				p.cmd.Wait()
+				t.Fatal("its trees do not end")
+			}
+			p.restart()
+			killed++
+		}
+	}
 }
 
 // Servers and workers of a cluster that are killed at random, each in its turn:

@@ -22,7 +22,7 @@ import (
 // roleVariable makes the test binary play a process of its own.
 const roleVariable = "NESTOR_ENGINE_ROLE"
 
-var roles = map[string]func() error{"server": serve, "worker": workFor, "daemon": daemon, "lone": lone, "felled": felled}
+var roles = map[string]func() error{"server": serve, "worker": workFor, "daemon": daemon, "lone": lone, "felled": felled, "solitary": solitary}
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVariable); role != "" {

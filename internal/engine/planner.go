@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -278,8 +280,7 @@ const (
 )
 
 // repair carries out the commands of the documents that changed last, if some may
-// not have been: first those of the last moments, in the order of their changes, for
-// which others wait.
+// not have been: first those of the last moments, for which others wait.
 func (e *Engine) repair(ctx context.Context) error {
 	if e.isWhole() {
 		return nil
@@ -313,7 +314,8 @@ func (e *Engine) changedWithin(id nestor.ID, at time.Time, from, until time.Dura
 }
 
 // sendChanged carries out the commands of the documents that were changed within that
-// time. It rests as long as it works, so that a million documents do not keep others from
+// time, in the order of their changes; but of runs that have ended last, those furthest
+// down first: who sees the end of a run in the log has seen those of all below it. It rests as long as it works, so that a million documents do not keep others from
 // what they do.
 func (e *Engine) sendChanged(ctx context.Context, from, until time.Duration) error {
 	if len(e.before) == 0 {
@@ -332,30 +334,41 @@ func (e *Engine) sendChanged(ctx context.Context, from, until time.Duration) err
 		}
 		all = append(all, &bucketChanges{watch: watch})
 	}
+	var ended []fallen
 	for {
 		kv, err := all.next(ctx)
-		if kv == nil || err != nil {
+		if err != nil {
 			return err
+		}
+		if kv == nil {
+			break
 		}
 		id := nestor.ID(strings.TrimPrefix(kv.Key(), "run."))
 		if !e.changedWithin(id, kv.Created(), from, until) {
 			continue
 		}
-		began := time.Now()
-		err = e.finish(ctx, id)
+		run, err := e.finish(ctx, id, false)
 		if isAway(err) {
 			return err
 		}
-		if err != nil { // what is wrong with one document shows when it is needed
-			e.unsettle()
-		}
-		rest := time.NewTimer(time.Since(began))
-		select {
-		case <-rest.C:
-		case <-ctx.Done():
-			rest.Stop()
+		if run.State.Ended() {
+			ended = append(ended, fallen{id, run.Depth()})
 		}
 	}
+	// A run may have changed once more after one above it has ended.
+	slices.SortStableFunc(ended, func(x, y fallen) int { return cmp.Compare(y.depth, x.depth) })
+	for _, f := range ended {
+		if _, err := e.finish(ctx, f.id, true); isAway(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// fallen is a run that has ended.
+type fallen struct {
+	id    nestor.ID
+	depth int
 }
 
 // changes are the last ones of all documents.
@@ -399,19 +412,33 @@ func (all changes) next(ctx context.Context) (jetstream.KeyValueEntry, error) {
 }
 
 // finish carries out what the document of a run commands, and sees to it that a run
-// which was at work in a process that is no more has a message.
-func (e *Engine) finish(ctx context.Context, id nestor.ID) (err error) {
-	en := e.recall(id)
-	switch {
-	case e.underWay(id) != nil:
-		return nil // this process has ended it
-	case en == nil:
-		if en, err = e.load(ctx, id); err == nil {
-			err = e.carryOut(ctx, id, en.doc)
+// which was at work in a process that is no more has a message; unless the run has ended,
+// or only if it has, as ended says. It returns the run, and rests.
+func (e *Engine) finish(ctx context.Context, id nestor.ID, ended bool) (run plan.Run, err error) {
+	began := time.Now()
+	defer func() {
+		if err != nil && !isAway(err) { // what is wrong with one document shows when it is needed
+			e.unsettle()
 		}
-	} // else this process has changed it, which is all that it need have done
-	if err != nil {
-		return err
+		rest := time.NewTimer(time.Since(began))
+		select {
+		case <-rest.C:
+		case <-ctx.Done():
+			rest.Stop()
+		}
+	}()
+	if e.underWay(id) != nil {
+		return plan.Run{}, nil // this process has ended it
 	}
-	return e.unhanded(ctx, en.doc.Run)
+	en := e.recall(id)
+	if en == nil {
+		if en, err = e.load(ctx, id); err != nil || en.doc.Run.State.Ended() != ended {
+			return orEmpty(en).doc.Run, err
+		}
+		err = e.carryOut(ctx, id, en.doc)
+	} // else this process has changed it, which is all that it need have done
+	if err == nil {
+		err = e.unhanded(ctx, en.doc.Run)
+	}
+	return en.doc.Run, err
 }
