@@ -315,38 +315,14 @@ func (e *Engine) changedWithin(id nestor.ID, at time.Time, from, until time.Dura
 
 // sendChanged carries out the commands of the documents that were changed within that
 // time, in the order of their changes; but of runs that have ended last, those furthest
-// down first: who sees the end of a run in the log has seen those of all below it. It rests as long as it works, so that a million documents do not keep others from
-// what they do.
+// down first: who sees the end of a run in the log has seen those of all below it.
 func (e *Engine) sendChanged(ctx context.Context, from, until time.Duration) error {
-	if len(e.before) == 0 {
-		return nil // there was none
-	}
-	var all changes
-	defer func() { all.stop() }()
-	for _, name := range broker.RunsBuckets() {
-		kv, err := e.js.KeyValue(ctx, name)
-		if err != nil {
-			return fmt.Errorf("looking for what was left undone: %w", e.b.Explain(err))
-		}
-		watch, err := kv.WatchFiltered(ctx, []string{"run.*"}, jetstream.MetaOnly(), jetstream.IgnoreDeletes())
-		if err != nil {
-			return fmt.Errorf("looking for what was left undone: %w", e.b.Explain(err))
-		}
-		all = append(all, &bucketChanges{watch: watch})
+	ids, err := e.changed(ctx, from, until)
+	if err != nil {
+		return fmt.Errorf("looking for what was left undone: %w", e.b.Explain(err))
 	}
 	var ended []fallen
-	for {
-		kv, err := all.next(ctx)
-		if err != nil {
-			return err
-		}
-		if kv == nil {
-			break
-		}
-		id := nestor.ID(strings.TrimPrefix(kv.Key(), "run."))
-		if !e.changedWithin(id, kv.Created(), from, until) {
-			continue
-		}
+	for _, id := range ids {
 		run, err := e.finish(ctx, id, false)
 		if isAway(err) {
 			return err
@@ -355,20 +331,51 @@ func (e *Engine) sendChanged(ctx context.Context, from, until time.Duration) err
 			ended = append(ended, fallen{id, run.Depth()})
 		}
 	}
-	// A run may have changed once more after one above it has ended.
+	// Not by their changes: a run may have had one more after one above it has ended.
 	slices.SortStableFunc(ended, func(x, y fallen) int { return cmp.Compare(y.depth, x.depth) })
 	for _, f := range ended {
 		if _, err := e.finish(ctx, f.id, true); isAway(err) {
 			return err
 		}
 	}
-	return nil
+	return ctx.Err() // then not all is done
 }
 
 // fallen is a run that has ended.
 type fallen struct {
 	id    nestor.ID
 	depth int
+}
+
+// changed lists the runs whose documents were changed within that time, in the order of
+// their changes. All are known before any is looked at, which may change others.
+func (e *Engine) changed(ctx context.Context, from, until time.Duration) (ids []nestor.ID, err error) {
+	if len(e.before) == 0 {
+		return nil, nil // there was none
+	}
+	var all changes
+	defer func() { all.stop() }()
+	for _, name := range broker.RunsBuckets() {
+		kv, err := e.js.KeyValue(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		watch, err := kv.WatchFiltered(ctx, []string{"run.*"}, jetstream.MetaOnly(), jetstream.IgnoreDeletes())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, &bucketChanges{watch: watch})
+	}
+	for {
+		kv, err := all.next(ctx)
+		if kv == nil || err != nil {
+			return ids, err
+		}
+		id := nestor.ID(strings.TrimPrefix(kv.Key(), "run."))
+		if e.changedWithin(id, kv.Created(), from, until) {
+			ids = append(ids, id)
+		}
+	}
 }
 
 // changes are the last ones of all documents.
@@ -413,7 +420,8 @@ func (all changes) next(ctx context.Context) (jetstream.KeyValueEntry, error) {
 
 // finish carries out what the document of a run commands, and sees to it that a run
 // which was at work in a process that is no more has a message; unless the run has ended,
-// or only if it has, as ended says. It returns the run, and rests.
+// or only if it has, as ended says. It returns the run, and rests as long as it has
+// worked, so that a million documents do not keep others from what they do.
 func (e *Engine) finish(ctx context.Context, id nestor.ID, ended bool) (run plan.Run, err error) {
 	began := time.Now()
 	defer func() {
