@@ -44,15 +44,21 @@ func foreign(home, known string) (bool, error) {
 	if _, err := os.Stat(filepath.Join(home, "broker")); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	id, err := os.ReadFile(filepath.Join(home, "id"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	id, err := readID(filepath.Join(home, "id"))
+	if err != nil {
 		return false, err
 	}
-	want, err := os.ReadFile(known)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
+	want, err := readID(known)
+	return id == "" || id != want, err
+}
+
+// readID returns the id in a file, "" if there is none.
+func readID(name string) (string, error) {
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
 	}
-	return len(id) == 0 || string(id) != string(want), nil
+	return strings.TrimSpace(string(text)), err
 }
 
 // acquaint gives a project's folder an id, unless it has one, and takes note of it.
@@ -60,29 +66,49 @@ func acquaint(home, known string) error {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return err
 	}
-	name := filepath.Join(home, "id")
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err == nil {
-		_, err = f.WriteString(rand.Text() + "\n")
-		err = errors.Join(err, f.Close())
+	for { // until it is the same in both: another one may have taken note of one that was replaced
+		id, err := identify(filepath.Join(home, "id"))
+		if was, readErr := readID(known); err == nil && readErr == nil && was == id {
+			return nil
+		}
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(known), 0o700)
+		}
+		if err == nil {
+			err = writeFile(known, id, 0o600)
+		}
+		if err != nil {
+			return fmt.Errorf("taking note of the project: %w (where that is not possible, set %s=1)", err, trustVariable)
+		}
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+}
+
+// identify returns the id in a file, which it makes if there is none, whole or not at all:
+// who was killed in between would have left one that is nobody's. Of two who do so at once
+// one makes it.
+func identify(name string) (string, error) {
+	id, err := readID(name)
+	if id != "" || err != nil {
+		return id, err
 	}
-	id, err := os.ReadFile(name)
-	if was, readErr := os.ReadFile(known); err == nil && readErr == nil && string(was) == string(id) {
-		return nil
-	}
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(known), 0o700)
-	}
-	if err == nil {
-		err = writeFile(known, strings.TrimSpace(string(id)), 0o600)
-	}
+	f, err := os.CreateTemp(filepath.Dir(name), ".id-")
 	if err != nil {
-		return fmt.Errorf("taking note of the project: %w (where that is not possible, set %s=1)", err, trustVariable)
+		return "", err
 	}
-	return nil
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(rand.Text() + "\n")
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return "", err
+	}
+	if os.Link(f.Name(), name) != nil { // there is one, or here are no links
+		if id, err := readID(name); id != "" || err != nil {
+			return id, err
+		}
+		if err := os.Rename(f.Name(), name); err != nil {
+			return "", err
+		}
+	}
+	return readID(name)
 }
 
 // knownFile returns where the user's folder keeps the id of a project, empty if
