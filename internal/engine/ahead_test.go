@@ -50,6 +50,12 @@ func grow(breadth int, begun chan<- nestor.ID) func(context.Context, *engine.Exe
 	}
 }
 
+// hang is an executor that does nothing until it is to end.
+func hang(ctx context.Context, _ *engine.Execution) nestor.Result {
+	<-ctx.Done()
+	return failure(nestor.Stopped)
+}
+
 // A cancel ends a whole tree of an engine that is alone: what works, what waits and
 // what has not begun; each run once and after all below it, in the documents and in
 // the log, and what was leased is settled.
@@ -315,7 +321,7 @@ func testCancelGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		b = embedded(t, dir)
-		n = open(t, b, private, 1000, grow(breadth, begun))
+		n = open(t, b, private, 1000, hang)
 		if !cancelled {
 			n.Cancel(within(t), id, nestor.Cause{By: "ada"}, false)
 		}
@@ -371,10 +377,7 @@ func TestCancelOutlivesAKill(t *testing.T) {
 		time.Sleep(time.Duration(chance.IntN(20_000)) * time.Microsecond) // to be killed anywhere in it, or behind it
 		p.kill()
 		b := embedded(t, dir)
-		n := open(t, b, private, 1000, func(ctx context.Context, _ *engine.Execution) nestor.Result {
-			<-ctx.Done()
-			return failure(nestor.Stopped)
-		})
+		n := open(t, b, private, 1000, hang)
 		run, err := n.Get(within(t), id)
 		if err != nil {
 			t.Fatal(err)
