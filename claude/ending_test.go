@@ -68,8 +68,17 @@ var endings = map[string]claudetest.Script{
 	},
 	"dies in a turn": func(c *claudetest.Conn) {
 		c.AcceptInitialize()
-		c.Next()
+		for line, err := c.Next(); err == nil && line.Type != "user"; line, err = c.Next() {
+		}
 		c.SendRaw(`{"type":"assistant","message":{"id":"m","role":"assistant","content":[{"type":"text","text":"half"}]}}`)
+		fmt.Fprintln(c.Stderr, "out of memory")
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	},
+	"dies before a turn": func(c *claudetest.Conn) {
+		c.AcceptInitialize()
+		os.Stdout.Close() // and a moment later
+		c.Next()
 		fmt.Fprintln(c.Stderr, "out of memory")
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
@@ -306,6 +315,25 @@ func TestDeathFailsWhoeverWaits(t *testing.T) {
 	}
 	if _, ok := errors.AsType[*claude.ProcessError](<-call); !ok {
 		t.Error("item 246: a request in flight did not fail with the process")
+	}
+}
+
+// Who sends something while the CLI is dying is told why it did, not that the input is
+// closed, which nobody wished.
+func TestDeathFailsWhoeverSends(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		s := start(t, fake("dies before a turn"))
+		for n := 0; ; n++ {
+			err := s.Send(bounded(t), claude.UserMessage{Text: "go"})
+			if err == nil && n < 1000 {
+				continue // it is not noticed yet
+			}
+			if pe, ok := errors.AsType[*claude.ProcessError](err); !ok || pe.Signal != "killed" || pe.Stderr == "" {
+				t.Fatalf("sending failed with %v", err)
+			}
+			break
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ func (s *Session) supervise(ctx context.Context, cleanup func()) {
 // end closes the input of the process and waits for it to end, with more and
 // more insistence.
 func (s *Session) end(exited <-chan Exit) Exit {
-	s.spawn(func() { s.send(context.Background(), outgoing{last: true}) })
+	s.spawn(func() { s.send(context.Background(), outgoing{last: errEnding}) })
 	for _, insist := range []func() error{s.proc.Terminate, s.proc.Kill} {
 		select {
 		case exit := <-exited:
@@ -177,7 +177,7 @@ func (s *Session) settle() {
 	}
 	s.mu.Unlock()
 	if finish {
-		s.spawn(func() { s.send(context.Background(), outgoing{last: true}) })
+		s.spawn(func() { s.send(context.Background(), outgoing{last: ErrInputClosed}) })
 	}
 }
 

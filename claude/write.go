@@ -3,6 +3,7 @@ package claude
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -10,7 +11,7 @@ import (
 // outgoing is one line for the CLI, or the end of its input.
 type outgoing struct {
 	line []byte     // with its newline
-	last bool       // close the input instead
+	last error      // if not nil: close the input instead, and have what comes behind fail with it
 	done chan error // gets the writer's result, once; buffered
 }
 
@@ -18,17 +19,17 @@ type outgoing struct {
 // whoever sends them. It ends when the CLI is gone.
 func (s *Session) write() {
 	stdin := s.proc.Stdin()
-	closed := false
+	var closed error
 	for {
 		select {
 		case o := <-s.out:
 			switch {
-			case closed && o.last:
+			case closed != nil && o.last != nil:
 				o.done <- nil
-			case closed:
-				o.done <- ErrInputClosed
-			case o.last:
-				closed = true
+			case closed != nil:
+				o.done <- closed
+			case o.last != nil:
+				closed = o.last
 				o.done <- stdin.Close()
 			default:
 				_, err := stdin.Write(o.line)
@@ -56,7 +57,7 @@ func (s *Session) send(ctx context.Context, o outgoing) error {
 		if err == nil || err == ErrInputClosed {
 			return err
 		}
-		// The pipe is broken because the CLI is ending: say why it is.
+		// The pipe is broken, or closed, because the CLI is ending: say why it is.
 		if within(s.opts.grace(), s.gone) {
 			return s.over()
 		}
@@ -85,6 +86,10 @@ func (s *Session) post(ctx context.Context, v any) error {
 	}
 	return s.send(ctx, outgoing{line: append(line, '\n')})
 }
+
+// errEnding is what lines fail with that come when the CLI is being ended, or has ended
+// by itself; [Session.send] says why.
+var errEnding = errors.New("claude code is ending")
 
 // over is the error of what needs a CLI that is gone.
 func (s *Session) over() error {
