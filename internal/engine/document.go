@@ -394,7 +394,7 @@ func (e *Engine) patient(ctx context.Context, began time.Time, err error) bool {
 func isAway(err error) bool {
 	for _, away := range []error{
 		nats.ErrReconnectBufExceeded, nats.ErrConnectionReconnecting, nats.ErrDisconnected, nats.ErrTimeout, nats.ErrNoResponders,
-		jetstream.ErrNoStreamResponse, jetstream.ErrAsyncPublishTimeout, context.DeadlineExceeded,
+		jetstream.ErrNoStreamResponse, jetstream.ErrAsyncPublishTimeout, context.DeadlineExceeded, errNoAnswer,
 	} {
 		if errors.Is(err, away) {
 			return true

@@ -317,13 +317,21 @@ func (e *Engine) changedWithin(id nestor.ID, at time.Time, from, until time.Dura
 // time, in the order of their changes; but of runs that have ended last, those furthest
 // down first: who sees the end of a run in the log has seen those of all below it.
 func (e *Engine) sendChanged(ctx context.Context, from, until time.Duration) error {
-	ids, err := e.changed(ctx, from, until)
+	pause := func(time.Time) {} // others wait
+	if until > 0 {
+		pause = func(began time.Time) { pauseSince(ctx, began) }
+	}
+	ids, err := e.changed(ctx, from, until, pause)
 	if err != nil {
 		return fmt.Errorf("looking for what was left undone: %w", e.b.Explain(err))
 	}
+	finish := func(id nestor.ID, ended bool) (plan.Run, error) {
+		defer pause(time.Now())
+		return e.finish(ctx, id, ended)
+	}
 	var ended []fallen
 	for _, id := range ids {
-		run, err := e.finish(ctx, id, false)
+		run, err := finish(id, false)
 		if isAway(err) {
 			return err
 		}
@@ -334,11 +342,22 @@ func (e *Engine) sendChanged(ctx context.Context, from, until time.Duration) err
 	// Not by their changes: a run may have had one more after one above it has ended.
 	slices.SortStableFunc(ended, func(x, y fallen) int { return cmp.Compare(y.depth, x.depth) })
 	for _, f := range ended {
-		if _, err := e.finish(ctx, f.id, true); isAway(err) {
+		if _, err := finish(f.id, true); isAway(err) {
 			return err
 		}
 	}
 	return ctx.Err() // then not all is done
+}
+
+// pauseSince rests for four times as long as it is since a moment, so that a million
+// documents do not keep others from what they do.
+func pauseSince(ctx context.Context, began time.Time) {
+	pause := time.NewTimer(4 * time.Since(began))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
+	}
 }
 
 // fallen is a run that has ended.
@@ -348,91 +367,78 @@ type fallen struct {
 }
 
 // changed lists the runs whose documents were changed within that time, in the order of
-// their changes. All are known before any is looked at, which may change others.
-func (e *Engine) changed(ctx context.Context, from, until time.Duration) (ids []nestor.ID, err error) {
-	if len(e.before) == 0 {
-		return nil, nil // there was none
-	}
-	var all changes
-	defer func() { all.stop() }()
-	for _, name := range broker.RunsBuckets() {
-		kv, err := e.js.KeyValue(ctx, name)
+// their changes, and pauses now and then. All are known before any is looked at, which
+// may change others.
+func (e *Engine) changed(ctx context.Context, from, until time.Duration, pause func(time.Time)) ([]nestor.ID, error) {
+	var all []change
+	for bucket, last := range e.before {
+		some, err := e.changedSince(ctx, bucket, last.Add(-from), pause)
 		if err != nil {
 			return nil, err
 		}
-		watch, err := kv.WatchFiltered(ctx, []string{"run.*"}, jetstream.MetaOnly(), jetstream.IgnoreDeletes())
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, &bucketChanges{watch: watch})
+		all = append(all, some...)
 	}
-	for {
-		kv, err := all.next(ctx)
-		if kv == nil || err != nil {
-			return ids, err
-		}
-		id := nestor.ID(strings.TrimPrefix(kv.Key(), "run."))
-		if e.changedWithin(id, kv.Created(), from, until) {
-			ids = append(ids, id)
-		}
-	}
-}
-
-// changes are the last ones of all documents.
-type changes []*bucketChanges
-
-// bucketChanges are those of the documents of one bucket, in their order.
-type bucketChanges struct {
-	watch jetstream.KeyWatcher
-	first jetstream.KeyValueEntry // of those that are left; nil if it is not known
-	over  bool                    // none is left
-}
-
-func (all changes) stop() {
+	slices.SortStableFunc(all, func(x, y change) int { return x.at.Compare(y.at) })
+	var ids []nestor.ID
 	for _, c := range all {
-		c.watch.Stop()
+		if e.changedWithin(c.id, c.at, from, until) {
+			ids = append(ids, c.id)
+		}
 	}
+	return ids, nil
 }
 
-// next returns the first change that is left, nil if none is.
-func (all changes) next(ctx context.Context) (jetstream.KeyValueEntry, error) {
-	var first *bucketChanges
-	for _, c := range all {
-		if c.first == nil && !c.over {
-			select {
-			case c.first = <-c.watch.Updates():
-				c.over = c.first == nil
-			case <-ctx.Done():
-				return nil, ctx.Err()
+// change is the last one of a document.
+type change struct {
+	id nestor.ID
+	at time.Time
+}
+
+// changedSince lists the changes in a bucket from some time on. It asks for those
+// behind the first of that time, not for all documents: there may be a million.
+func (e *Engine) changedSince(ctx context.Context, bucket string, since time.Time, pause func(time.Time)) (all []change, err error) {
+	const atOnce = 250
+	c, err := e.runs[bucket].CreateConsumer(ctx, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since, HeadersOnly: true, AckPolicy: jetstream.AckNonePolicy,
+		MemoryStorage: true, Replicas: 1, InactiveThreshold: plannerWait,
+	})
+	if err != nil {
+		return nil, err
+	}
+	p, err := e.pulling(broker.BucketStream(bucket), c.CachedInfo().Name, true)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	for n := uint64(0); ; {
+		began := time.Now()
+		list, err := p.fetch(ctx, atOnce, 0)
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil || len(list) == 0 {
+			return all, err
+		}
+		for _, msg := range list {
+			meta, err := msg.Metadata()
+			if n++; err != nil || meta.Sequence.Consumer != n {
+				return nil, fmt.Errorf("%w: change %d was lost on its way", errNoAnswer, n)
+			}
+			if _, id, ok := strings.Cut(msg.Subject, "."+docName("")); ok {
+				all = append(all, change{nestor.ID(id), meta.Timestamp})
 			}
 		}
-		if !c.over && (first == nil || c.first.Created().Before(first.first.Created())) {
-			first = c
-		}
+		pause(began)
 	}
-	if first == nil {
-		return nil, nil
-	}
-	kv := first.first
-	first.first = nil
-	return kv, nil
 }
 
 // finish carries out what the document of a run commands, and sees to it that a run
 // which was at work in a process that is no more has a message; unless the run has ended,
-// or only if it has, as ended says. It returns the run, and rests as long as it has
-// worked, so that a million documents do not keep others from what they do.
+// or only if it has, as ended says. It returns the run.
 func (e *Engine) finish(ctx context.Context, id nestor.ID, ended bool) (run plan.Run, err error) {
-	began := time.Now()
 	defer func() {
 		if err != nil && !isAway(err) { // what is wrong with one document shows when it is needed
 			e.unsettle()
-		}
-		rest := time.NewTimer(time.Since(began))
-		select {
-		case <-rest.C:
-		case <-ctx.Done():
-			rest.Stop()
 		}
 	}()
 	if e.underWay(id) != nil {

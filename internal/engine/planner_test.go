@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
 )
 
 // A message is given up when its run is gone, and only then, however often it comes.
@@ -83,49 +84,76 @@ func TestChangedWithin(t *testing.T) {
 	}
 }
 
-// changed is a document that was changed so many seconds after some time.
-type changed struct {
-	jetstream.KeyValueEntry
-	second int64
-}
-
-func (c changed) Created() time.Time { return time.Unix(c.second, 0) }
-
-// watcher tells of changes, and then that these were all.
-type watcher chan jetstream.KeyValueEntry
-
-func (w watcher) Updates() <-chan jetstream.KeyValueEntry { return w }
-func (watcher) Stop() error                               { return nil }
-func (watcher) Error() <-chan error                       { return nil }
-
-// What changed in several buckets comes in the order of the changes.
-func TestChanges(t *testing.T) {
-	var all changes
-	for _, seconds := range [][]int64{{1, 4, 5}, {}, {2, 3, 6}} {
-		w := make(watcher, len(seconds)+1)
-		for _, s := range seconds {
-			w <- changed{second: s}
-		}
-		w <- nil
-		all = append(all, &bucketChanges{watch: w})
+// After a crash the runs whose documents changed last are listed in the order of their
+// changes, of both buckets, and nothing else that is there: not what is older, not what is
+// no run. That some are forgotten meanwhile ends it no later.
+func TestChanged(t *testing.T) {
+	const n = 600 // more than are asked for at once
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	b, err := broker.Open(ctx, broker.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
 	}
-	var got []int64
-	for {
-		kv, err := all.next(t.Context())
+	defer b.Close()
+	begin := func() *Engine {
+		e, err := New(ctx, b, nil, Options{Sole: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if kv == nil {
-			break
+		return e
+	}
+	e := begin()
+	write := func(name string) {
+		t.Helper()
+		if _, err := e.write(ctx, name, []byte("{}"), 0); err != nil {
+			t.Fatal(err)
 		}
-		got = append(got, kv.Created().Unix())
 	}
-	if !slices.Equal(got, []int64{1, 2, 3, 4, 5, 6}) {
-		t.Errorf("they come as %v", got)
+	var ids []nestor.ID
+	var middle time.Time
+	for i := range n {
+		if i == n/3 {
+			middle = time.Now()
+		}
+		ids = append(ids, newID(""))
+		write(docName(ids[i]))
+		write(keyName(fmt.Sprint("of ", i)))
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := (changes{{watch: make(watcher)}}).next(ctx); err == nil {
-		t.Error("nobody waits any more, and it does")
+	if got, err := e.changed(ctx, time.Hour, 0, nil); len(got) > 0 || err != nil {
+		t.Errorf("%d were changed before the first was (%v)", len(got), err)
+	}
+
+	e = begin()
+	all, err := e.changed(ctx, time.Hour, 0, func(time.Time) {})
+	if err != nil || !slices.Equal(all, ids) {
+		t.Errorf("%d of %d in another order, or others (%v)", len(all), n, err)
+	}
+	for bucket := range e.before {
+		e.before[bucket] = middle
+	}
+	late, err := e.changed(ctx, 0, 0, func(time.Time) {})
+	if err != nil || !slices.Equal(late, ids[n/3:]) {
+		t.Errorf("%d of the last %d in another order, or others (%v)", len(late), n-n/3, err)
+	}
+
+	forget := sync.OnceFunc(func() {
+		for _, stream := range e.runs {
+			if err := stream.Purge(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if _, err := e.changed(ctx, time.Hour, 0, func(time.Time) { forget() }); err != nil {
+		t.Errorf("listed while they were forgotten: %v", err)
+	}
+	for name := range e.runs {
+		stream, err := e.js.Stream(ctx, broker.BucketStream(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := stream.CachedInfo().State.Consumers; n > 0 {
+			t.Errorf("bucket %s has %d consumers left", name, n)
+		}
 	}
 }

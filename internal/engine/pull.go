@@ -38,20 +38,26 @@ func (e *Engine) pullFrom(ctx context.Context, stream string, config jetstream.C
 	if err := e.consumer(ctx, stream, config); err != nil {
 		return nil, err
 	}
+	// The next sole one makes it anew, and a server takes long to put one away.
+	return e.pulling(stream, config.Durable, e.opts.Sole)
+}
+
+// pulling listens for what a consumer gives, which may be removed by closing the puller.
+func (e *Engine) pulling(stream, consumer string, remove bool) (*puller, error) {
 	p := &puller{
-		nc: e.b.Conn(), subject: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + config.Durable,
+		nc: e.b.Conn(), subject: "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + consumer,
 		inbox: e.b.Conn().NewRespInbox() + ".", requests: map[string]chan *nats.Msg{},
 	}
-	if e.opts.Sole { // the next one makes it anew, and a server takes long to put one away
+	if remove {
 		p.remove = func() {
 			ctx, cancel := context.WithTimeout(context.Background(), tryFor)
 			defer cancel()
-			e.js.DeleteConsumer(ctx, stream, config.Durable)
+			e.js.DeleteConsumer(ctx, stream, consumer)
 		}
 	}
 	var err error
 	if p.sub, err = p.nc.Subscribe(p.inbox+"*", p.arrive); err != nil {
-		return nil, fmt.Errorf("listening for consumer %s: %w", config.Durable, err)
+		return nil, fmt.Errorf("listening for consumer %s: %w", consumer, err)
 	}
 	return p, nil
 }

@@ -2,7 +2,7 @@
 // doing the same work in the same run, so that our share of the cost shows. All
 // writes are synced. It prints Markdown. 'make bench-engine' runs it; with
 // BENCH_QUEUED=1000000 it measures the queue alone, up to a million runs, which
-// takes ten minutes.
+// takes some minutes.
 package main
 
 import (

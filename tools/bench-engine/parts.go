@@ -458,7 +458,7 @@ func fill(ctx context.Context, dir string, n int) error {
 		return err
 	}
 	// The rest only has to be there: a document and a message each.
-	if err := parallel(32, n-real, func(int) error {
+	if err := parallel(256, n-real, func(int) error {
 		id := nestor.NewID(time.Now())
 		name := "run." + string(id)
 		if _, err := kv(name).Create(ctx, name, []byte(`{"run":{"state":"queued"}}`)); err != nil {
