@@ -30,7 +30,8 @@ func newGraph() *cobra.Command {
 
 type graphOptions struct {
 	runOptions
-	fresh bool
+	fresh  bool
+	before *api.Run // of the graph, which goes on where it was; nil if it is new
 }
 
 func (opts *graphOptions) addFlags(cmd *cobra.Command) {
@@ -42,7 +43,7 @@ func (opts *graphOptions) addFlags(cmd *cobra.Command) {
 func (opts *graphOptions) addRunFlags(cmd *cobra.Command) {
 	all := &cobra.Command{}
 	opts.runOptions.addFlags(all)
-	for _, name := range []string{"agent", "schema", "input", "focus-file", "set", "workspace", "workspace-end"} {
+	for _, name := range []string{"agent", "schema", "input", "focus-file", "set"} {
 		if f := all.Flags().Lookup(name); f != nil {
 			f.Hidden = true
 		}
@@ -90,7 +91,8 @@ func newGraphResume() *cobra.Command {
 		Use:   "resume [flags] ROOT",
 		Short: "Run a graph again, but for the tasks whose result is known",
 		Long: `Run the graph of a run again, but for the tasks whose result is known: what
-failed, what was skipped, and what comes after it.
+failed, what was skipped, and what comes after it. If its worktree was kept, it
+goes on there.
 
 A graph that was cut off by a crash needs no command: it goes on when the next
 command of the project runs.`,
@@ -99,7 +101,11 @@ command of the project runs.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var g nestor.Graph
 			err := withRun(cmd, args[0], func(ctx context.Context, client *api.Client, id nestor.ID) (err error) {
-				g, err = graphOf(ctx, client, id)
+				if g, err = graphOf(ctx, client, id); err != nil {
+					return err
+				}
+				run, err := client.Run(ctx, id)
+				opts.before = &run
 				return err
 			})
 			if err != nil {
@@ -146,6 +152,9 @@ func graphRun(cmd *cobra.Command, what string, g nestor.Graph, opts graphOptions
 	o, err := api.ParseTaskOptions(task.Data)
 	if err == nil {
 		o.Graph, o.Fresh = &g, opts.fresh
+		if opts.before != nil {
+			goOnWhere(&task, &o, *opts.before) // if it is gone, somewhere else
+		}
 		err = setOptions(&task, o)
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -329,6 +330,22 @@ func setOptions(t *nestor.Task, o api.TaskOptions) error {
 	return nil
 }
 
+// goOnWhere has t work where a run has that has ended: in its worktree, or for its swarm.
+// If the worktree is gone it returns how it ended, otherwise nothing.
+func goOnWhere(t *nestor.Task, o *api.TaskOptions, run api.Run) (gone string) {
+	w, ok := api.WorkspaceOf(run.Result)
+	switch {
+	case !ok || w.Kind != "worktree":
+		t.Swarm = cmp.Or(t.Swarm, run.Swarm)
+	case w.End != "keep":
+		return w.End
+	default:
+		t.Dir, t.Swarm, o.Workspace.Kind = w.Dir, "", "plain"
+		o.Given = append(o.Given, "workspace.kind")
+	}
+	return ""
+}
+
 // resumeFrom makes t go on with the conversation of a run that has ended, and with
 // the agent that it had: the daemon knows how that was defined, and what it might.
 func resumeFrom(ctx context.Context, client *api.Client, t *nestor.Task, id nestor.ID) error {
@@ -360,14 +377,8 @@ func resumeFrom(ctx context.Context, client *api.Client, t *nestor.Task, id nest
 	if run.Dir != "" {
 		t.Dir = run.Dir // where the provider keeps it
 	}
-	if w, ok := api.WorkspaceOf(run.Result); ok && w.Kind == "worktree" {
-		if w.End != "keep" {
-			return fmt.Errorf("run %s has no folder to go on in: its worktree is gone, for it ended with %s", id, w.End)
-		}
-		t.Dir, t.Swarm, o.Workspace.Kind = w.Dir, "", "plain"
-		o.Given = append(o.Given, "workspace.kind")
-	} else if t.Swarm == "" {
-		t.Swarm = run.Swarm
+	if gone := goOnWhere(t, &o, run); gone != "" {
+		return fmt.Errorf("run %s has no folder to go on in: its worktree is gone, for it ended with %s", id, gone)
 	}
 	o.Session, o.Resumes = run.Session, id
 	return setOptions(t, o)

@@ -19,6 +19,7 @@ import (
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/engine"
 	"github.com/dfaf701a/nestor/internal/graph"
+	"github.com/dfaf701a/nestor/internal/runner"
 )
 
 // graphDescendants is how many runs may be below that of a graph which does not
@@ -42,9 +43,18 @@ func (w *worker) checkGraph(ctx context.Context, t *nestor.Task, o api.TaskOptio
 	return errors.Join(errs...)
 }
 
-// executeGraph has the tasks of a graph run, as runs below that of x.
-func (w *worker) executeGraph(ctx context.Context, x *engine.Execution, h *host, o api.TaskOptions) nestor.Result {
-	g := &graphHost{w: w, x: x, h: h}
+// executeGraph has the tasks of a graph run, as runs below that of x, in the folder that
+// the graph works in.
+func (w *worker) executeGraph(ctx context.Context, x *engine.Execution, h *host, run runner.Run, o api.TaskOptions) (result nestor.Result) {
+	g := &graphHost{w: w, x: x, h: h, dir: w.dir}
+	if w.copies == nil { // otherwise each task has a copy of its own
+		place, err := w.spaces.Open(ctx, run)
+		if err != nil {
+			return failed(err)
+		}
+		g.dir = place.Dir
+		defer func() { place.End(&result) }()
+	}
 	if err := graph.Complete(o.Graph); err != nil {
 		return failed(err)
 	}
@@ -68,9 +78,10 @@ func (w *worker) executeGraph(ctx context.Context, x *engine.Execution, h *host,
 
 // graphHost runs the tasks of a graph.
 type graphHost struct {
-	w *worker
-	x *engine.Execution
-	h *host
+	w   *worker
+	x   *engine.Execution
+	h   *host
+	dir string // where the tasks work that name no other
 }
 
 // task makes the task of a run below that of the graph.
@@ -124,7 +135,7 @@ func (g *graphHost) Recall(ctx context.Context, node nestor.Node, t nestor.Task)
 	if err != nil {
 		return "", nil, err
 	}
-	files, err := hashFiles(os.DirFS(g.w.dir), node.Files)
+	files, err := hashFiles(os.DirFS(g.dir), node.Files)
 	if err != nil {
 		return "", nil, err
 	}

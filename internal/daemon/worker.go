@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -232,7 +233,7 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 	go h.begin(ctx) // it ends with the first change of the run, at the latest with its end
 	var result nestor.Result
 	if options.Graph != nil {
-		result = w.executeGraph(ctx, x, h, options)
+		result = w.executeGraph(ctx, x, h, r, options)
 	} else {
 		result = w.runner.Execute(ctx, r, h)
 	}
@@ -264,7 +265,11 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 const flushFor = 10 * time.Second
 
 func failed(err error) nestor.Result {
-	return nestor.Result{Status: nestor.Error, Error: &nestor.Failure{Kind: nestor.Internal, Message: err.Error()}}
+	f, ok := errors.AsType[*nestor.Failure](err)
+	if !ok {
+		f = &nestor.Failure{Kind: nestor.Internal, Message: err.Error()}
+	}
+	return nestor.Result{Status: nestor.Error, Error: f}
 }
 
 // names is what a run's processes are told of it.

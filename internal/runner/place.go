@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/dfaf701a/nestor"
@@ -31,6 +32,17 @@ type Place struct {
 	// Close is called once, when nothing of the run uses the place any more, with
 	// what came of it, and may add to that; nil means that nobody wants to know.
 	Close func(*nestor.Result) error
+}
+
+// End closes the place of a run with that result. If it fails, nothing is a success.
+func (p Place) End(r *nestor.Result) {
+	if p.Close == nil {
+		return
+	}
+	if err := p.Close(r); err != nil && r.Status == nestor.Success {
+		r.Status = nestor.Error
+		r.Error = &nestor.Failure{Kind: nestor.Internal, Message: fmt.Sprintf("closing the workspace: %v", err)}
+	}
 }
 
 // rules are those about tools that let an agent use what it was given besides its

@@ -183,12 +183,7 @@ func (r *Runner) Execute(ctx context.Context, run Run, host Host) nestor.Result 
 	if err := c.overrun(ctx, r.opts.Grace, &result); err != nil {
 		r.opts.Log.Warn("what a run used too much of is not on record", "run", run.ID, "error", err)
 	}
-	if place.Close != nil {
-		if err := place.Close(&result); err != nil && result.Status == nestor.Success {
-			result.Status = nestor.Error
-			result.Error = &nestor.Failure{Kind: nestor.Internal, Message: fmt.Sprintf("closing the workspace: %v", err)}
-		}
-	}
+	place.End(&result)
 	if result.Error != nil {
 		// What ended it is on record also if the context has ended.
 		note, stop := context.WithTimeout(context.WithoutCancel(ctx), r.opts.Grace)
