@@ -137,6 +137,20 @@ func TestChanged(t *testing.T) {
 		t.Errorf("%d of the last %d in another order, or others (%v)", len(late), n-n/3, err)
 	}
 
+	// A server that has the list no more is one that is away: it is asked for again.
+	lose := sync.OnceFunc(func() {
+		for _, stream := range e.runs {
+			for name := range stream.ConsumerNames(ctx).Name() {
+				if err := stream.DeleteConsumer(ctx, name); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	if _, err := e.changed(ctx, time.Hour, 0, func(time.Time) { lose() }); !isAway(err) {
+		t.Errorf("listed while the list was lost: %v", err)
+	}
+
 	forget := sync.OnceFunc(func() {
 		for _, stream := range e.runs {
 			if err := stream.Purge(ctx); err != nil {

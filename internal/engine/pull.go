@@ -206,7 +206,7 @@ func statusError(msg *nats.Msg) error {
 	switch status := msg.Header.Get("Status"); status {
 	case "100", "404", "408": // there is nothing, or not now
 		return nil
-	default:
-		return fmt.Errorf("status %s: %s", status, msg.Header.Get("Description"))
+	default: // nobody has the consumer at this moment, or not any more
+		return fmt.Errorf("%w: status %s: %s", errNoAnswer, status, msg.Header.Get("Description"))
 	}
 }
