@@ -7,9 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/daemon"
 )
 
@@ -26,7 +29,10 @@ when it is ready. Runs that are going when it ends go on when it, or another
 command, is started again.
 
 With 'broker.listen' in the config, workers on other machines can help: it
-prints the command for them. With --idle they do all of the work.`,
+prints the command for them. With --idle they do all of the work.
+
+While a single command owns the project, such as 'nestor run', it waits for that
+to end. A project that is served already is not served twice.`,
 		Example: "nestor serve\nnestor serve --dir ~/src/project",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -63,6 +69,11 @@ func serve(ctx context.Context, dir string, idle, verbose bool, stdout, stderr i
 	if err := claim(project, os.Environ()); err != nil {
 		return err
 	}
+	return patiently(ctx, project, stderr, func() error { return serveAs(ctx, o, stdout) })
+}
+
+// serveAs serves as o says, unless somebody else owns the project.
+func serveAs(ctx context.Context, o daemon.Options, stdout io.Writer) error {
 	d := daemon.New(o)
 	done := make(chan error, 1)
 	go func() { done <- d.Run(ctx) }()
@@ -71,11 +82,44 @@ func serve(ctx context.Context, dir string, idle, verbose bool, stdout, stderr i
 		return err
 	case <-d.Ready():
 	}
-	fmt.Fprintf(stdout, "nestor serves %s on %s\n", project, daemon.SocketPath(project))
+	fmt.Fprintf(stdout, "nestor serves %s on %s\n", o.Dir, daemon.SocketPath(o.Dir))
 	if addr := d.BrokerAddr(); addr != "" {
-		fmt.Fprintf(stdout, "workers: nestor worker --broker nats://%s --token-file %s\n", addr, shellQuote(daemon.TokenFile(project)))
+		fmt.Fprintf(stdout, "workers: nestor worker --broker nats://%s --token-file %s\n", addr, shellQuote(daemon.TokenFile(o.Dir)))
 	}
 	return <-done
+}
+
+// patiently calls do again for as long as the project is owned by a command that ends by
+// itself. It says so if that takes its time. Who does not answer may be starting or
+// ending, and is waited for as long as by [dial].
+func patiently(ctx context.Context, project string, stderr io.Writer, do func() error) error {
+	client := api.NewClient(daemon.SocketPath(project))
+	defer client.Close()
+	began := time.Now()
+	tell := sync.OnceFunc(func() {
+		fmt.Fprintln(stderr, "nestor: serve: another command owns the project: waiting for its end")
+	})
+	for heard := began; ; {
+		err := do()
+		if !errors.Is(err, daemon.ErrOwned) {
+			return err
+		}
+		info, failed := client.Info(ctx)
+		switch {
+		case failed == nil && !info.Lone, time.Since(heard) > connectFor:
+			return err
+		case failed == nil:
+			heard = time.Now()
+		}
+		if time.Since(began) > time.Second {
+			tell()
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }
 
 // newLog returns the log of a process that lives long.
