@@ -121,10 +121,11 @@ soak: tools ## What takes long: all kills, escapes and races, each fuzz test for
 	$(MAKE) fuzz FUZZTIME=$(SOAKFUZZ)
 
 # The flag is given because a GOFLAGS of -buildvcs=false would leave the
-# binary without its commit.
+# binary without its commit. Without cgo it needs no C library, and runs on any
+# machine of its kind.
 .PHONY: build
 build: ## Build bin/nestor
-	go build -buildvcs=auto -trimpath -o bin/nestor ./cmd/nestor
+	CGO_ENABLED=0 go build -buildvcs=auto -trimpath -o bin/nestor ./cmd/nestor
 
 .PHONY: tools
 tools: tools/node_modules/.stamp ## Install the Claude CLI that the tests run, once
