@@ -92,9 +92,9 @@ type Engine struct {
 
 	lastTaken atomic.Int64 // when one got a task, at first when the engine was made, in nanoseconds since 1970
 
-	before   map[string]time.Time // when a document was last changed before this process, by bucket; not there if it has none
-	repaired chan struct{}        // closed when what was left undone in the last moments before it is done
-	mended   func()               // closes it, once
+	before   map[string]lastChange // of a document before this process, by bucket; not there if it has none
+	repaired chan struct{}         // closed when what was left undone in the last moments before it is done
+	mended   func()                // closes it, once
 
 	ended chan nestor.ID // whose deadlines are to be taken back: sent by those who carry commands out, received by Run, never closed
 
@@ -107,6 +107,12 @@ type Engine struct {
 	undone  bool                     // something could not be carried out
 	sending int                      // what is done behind: documents that are written ahead, and their commands
 	quiet   sync.Cond                // sending is zero
+}
+
+// lastChange is the last one in a bucket.
+type lastChange struct {
+	at       time.Time
+	sequence uint64
 }
 
 // New returns an engine on b. It starts nothing; [Engine.Run] must run for
@@ -122,7 +128,7 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 	e := &Engine{
 		b: b, js: b.JetStream(), log: log, opts: opts, known: map[nestor.ID]*entry{}, ending: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver), repaired: make(chan struct{}),
 		vacant: make(chan vacancy), working: map[nestor.ID]*Execution{}, ahead: ahead{runs: map[nestor.ID]*falling{}, changed: map[nestor.ID]*falling{}, more: make(chan struct{}, 1), sent: make(chan struct{})},
-		before: map[string]time.Time{}, hash: maphash.MakeSeed(),
+		before: map[string]lastChange{}, hash: maphash.MakeSeed(),
 	}
 	var err error
 	if e.runs, err = e.documents(ctx); err != nil {
@@ -132,7 +138,7 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 		info := stream.CachedInfo()
 		e.replicated = e.replicated || info.Config.Replicas > 1
 		if last := info.State.LastTime; !last.IsZero() {
-			e.before[name] = last
+			e.before[name] = lastChange{last, info.State.LastSeq}
 		}
 	}
 	e.notices.listeners = map[nestor.ID][]*listener{}

@@ -310,7 +310,7 @@ func (e *Engine) isWhole() bool {
 // have been moved there since.
 func (e *Engine) changedWithin(id nestor.ID, at time.Time, from, until time.Duration) bool {
 	last, ok := e.before[bucketOf(id)]
-	return ok && !at.Before(last.Add(-from)) && (until == 0 || at.Before(last.Add(-until)))
+	return ok && !at.Before(last.at.Add(-from)) && (until == 0 || at.Before(last.at.Add(-until)))
 }
 
 // sendChanged carries out the commands of the documents that were changed within that
@@ -349,10 +349,10 @@ func (e *Engine) sendChanged(ctx context.Context, from, until time.Duration) err
 	return ctx.Err() // then not all is done
 }
 
-// pauseSince rests for four times as long as it is since a moment, so that a million
-// documents do not keep others from what they do.
+// pauseSince rests for as long as it is since a moment, so that a million documents do
+// not keep others from what they do.
 func pauseSince(ctx context.Context, began time.Time) {
-	pause := time.NewTimer(4 * time.Since(began))
+	pause := time.NewTimer(time.Since(began))
 	defer pause.Stop()
 	select {
 	case <-pause.C:
@@ -372,7 +372,7 @@ type fallen struct {
 func (e *Engine) changed(ctx context.Context, from, until time.Duration, pause func(time.Time)) ([]nestor.ID, error) {
 	var all []change
 	for bucket, last := range e.before {
-		some, err := e.changedSince(ctx, bucket, last.Add(-from), pause)
+		some, err := e.changedSince(ctx, bucket, last.at.Add(-from), last.sequence, pause)
 		if err != nil {
 			return nil, err
 		}
@@ -394,9 +394,9 @@ type change struct {
 	at time.Time
 }
 
-// changedSince lists the changes in a bucket from some time on. It asks for those
-// behind the first of that time, not for all documents: there may be a million.
-func (e *Engine) changedSince(ctx context.Context, bucket string, since time.Time, pause func(time.Time)) (all []change, err error) {
+// changedSince lists the changes in a bucket from some time on, up to one of them. It asks
+// for those behind the first of that time, not for all documents: there may be a million.
+func (e *Engine) changedSince(ctx context.Context, bucket string, since time.Time, last uint64, pause func(time.Time)) (all []change, err error) {
 	const atOnce = 250
 	c, err := e.runs[bucket].CreateConsumer(ctx, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since, HeadersOnly: true, AckPolicy: jetstream.AckNonePolicy,
@@ -423,6 +423,9 @@ func (e *Engine) changedSince(ctx context.Context, bucket string, since time.Tim
 			meta, err := msg.Metadata()
 			if n++; err != nil || meta.Sequence.Consumer != n {
 				return nil, fmt.Errorf("%w: change %d was lost on its way", errNoAnswer, n)
+			}
+			if meta.Sequence.Stream > last {
+				return all, nil // what others do meanwhile may have no end
 			}
 			if _, id, ok := strings.Cut(msg.Subject, "."+docName("")); ok {
 				all = append(all, change{nestor.ID(id), meta.Timestamp})
