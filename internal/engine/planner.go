@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -367,8 +368,9 @@ type fallen struct {
 }
 
 // changed lists the runs whose documents were changed within that time, in the order of
-// their changes, and pauses now and then. All are known before any is looked at, which
-// may change others.
+// their changes, and then those that this process has changed since it began: they are not
+// where they were. It pauses now and then. All are known before any is looked at, which may
+// change others.
 func (e *Engine) changed(ctx context.Context, from, until time.Duration, pause func(time.Time)) ([]nestor.ID, error) {
 	var all []change
 	for bucket, last := range e.before {
@@ -385,7 +387,9 @@ func (e *Engine) changed(ctx context.Context, from, until time.Duration, pause f
 			ids = append(ids, c.id)
 		}
 	}
-	return ids, nil
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.AppendSeq(ids, maps.Keys(e.known)), nil
 }
 
 // change is the last one of a document.
