@@ -88,8 +88,28 @@ func (b *backend) Run(ctx context.Context, id nestor.ID) (api.Run, error) {
 	return run, err
 }
 
-// stands returns a run as it stands.
-func (b *backend) stands(ctx context.Context, id nestor.ID) (api.Run, error) {
+// stands returns a run as it stands. One that its parent has told of in this moment is
+// waited for.
+func (b *backend) stands(ctx context.Context, id nestor.ID) (run api.Run, err error) {
+	err = b.arriving(ctx, id, func() error {
+		run, err = b.look(ctx, id)
+		return err
+	})
+	return run, err
+}
+
+// arriving does something with a run, and once more if it was not there yet.
+func (b *backend) arriving(ctx context.Context, id nestor.ID, do func() error) error {
+	err := do()
+	if errors.Is(err, nestor.ErrRunNotFound) && b.engine.Arrived(ctx, id) == nil {
+		err = do()
+	}
+	return err
+}
+
+// look returns a run as the engine has it or, if it has been forgotten there, as the
+// history has it.
+func (b *backend) look(ctx context.Context, id nestor.ID) (api.Run, error) {
 	r, err := b.engine.Get(ctx, id)
 	if errors.Is(err, nestor.ErrRunNotFound) {
 		return b.past(ctx, id)
@@ -263,14 +283,16 @@ func (b *backend) Cancel(ctx context.Context, id nestor.ID, c api.Cancellation) 
 	if by == "" {
 		by = "somebody"
 	}
-	return b.known(ctx, id, b.engine.Cancel(ctx, id, nestor.Cause{Kind: nestor.Stopped, By: by, Run: id, Reason: c.Reason}, c.Now))
+	cause := nestor.Cause{Kind: nestor.Stopped, By: by, Run: id, Reason: c.Reason}
+	return b.arriving(ctx, id, func() error { return b.known(ctx, id, b.engine.Cancel(ctx, id, cause, c.Now)) })
 }
 
 func (b *backend) Send(ctx context.Context, id nestor.ID, m api.Message) error {
 	if m.ID == "" {
 		m.ID = string(nestor.NewID(time.Now()))
 	}
-	return b.known(ctx, id, b.engine.Write(ctx, id, plan.Write{ID: m.ID, From: m.From, Content: m.Content}))
+	letter := plan.Write{ID: m.ID, From: m.From, Content: m.Content}
+	return b.arriving(ctx, id, func() error { return b.known(ctx, id, b.engine.Write(ctx, id, letter)) })
 }
 
 // known makes of a run that the engine does not find one that has ended, if the

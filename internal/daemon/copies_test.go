@@ -51,14 +51,17 @@ func core(t *testing.T, execute func(context.Context, *backend, *engine.Executio
 		return plain{s}, err
 	}
 	w.TryAcquire, w.Execute = nil, func(ctx context.Context, x *engine.Execution) nestor.Result { return execute(ctx, back, x) }
-	var g errgroup.Group
+	working, stopWork := context.WithCancel(ctx)
+	var g, work errgroup.Group
 	g.Go(func() error { return ended(ctx, log.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, e.Run(ctx)) })
 	g.Go(func() error { return ended(ctx, h.Project(ctx, log)) })
-	g.Go(func() error { return ended(ctx, e.Work(ctx, w)) })
+	work.Go(func() error { return ended(working, e.Work(working, w)) })
 	t.Cleanup(func() {
+		stopWork() // first, as it still has things to tell
+		err := work.Wait()
 		stop()
-		if err := errors.Join(g.Wait(), h.Close(), b.Close()); err != nil {
+		if err := errors.Join(err, g.Wait(), h.Close(), b.Close()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -344,6 +344,24 @@ func (e *Engine) Get(ctx context.Context, id nestor.ID) (plan.Run, error) {
 	return run, nil
 }
 
+// arriveFor is how long a run that was just submitted may take to be there.
+const arriveFor = 5 * time.Second
+
+// Arrived waits until a run is there that is being submitted: its parent tells of it
+// a moment before it has a document. It fails with nestor.ErrRunNotFound if it does
+// not come, and at once if its id is not of this moment.
+func (e *Engine) Arrived(ctx context.Context, id nestor.ID) error {
+	if time.Since(id.Time()) > arriveFor {
+		_, err := e.Get(ctx, id)
+		return err
+	}
+	missing := fmt.Errorf("run %s: %w", id, nestor.ErrRunNotFound)
+	ctx, stop := context.WithTimeoutCause(ctx, arriveFor, missing)
+	defer stop()
+	_, err := e.until(ctx, id, func(plan.Run) bool { return true })
+	return err
+}
+
 // Wait waits until the run has ended and returns it. If ctx ends first it returns
 // the cause. A run that was told of but is not there yet is waited for too. If its
 // end was written by this process, it is in the log too; where this process is alone,

@@ -80,7 +80,11 @@ func (r *Run) recipients(ctx context.Context, mine plan.Run, to string) (list []
 
 // deliver writes to a run. One that was started in this moment is waited for.
 func (r *Run) deliver(ctx context.Context, id nestor.ID, letter plan.Write) error {
-	return arrival(ctx, func() error { return r.engine.Write(ctx, id, letter) })
+	err := r.engine.Write(ctx, id, letter)
+	if errors.Is(err, nestor.ErrRunNotFound) && r.engine.Arrived(ctx, id) == nil {
+		err = r.engine.Write(ctx, id, letter)
+	}
+	return err
 }
 
 // Inbox returns the letters that the agent has not been given. It has then.

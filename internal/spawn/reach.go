@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
@@ -66,6 +65,9 @@ func (r *Run) reach(ctx context.Context, mine plan.Run, id nestor.ID) error {
 		return nil
 	}
 	run, err := r.engine.Get(ctx, id)
+	if errors.Is(err, nestor.ErrRunNotFound) && r.engine.Arrived(ctx, id) == nil {
+		run, err = r.engine.Get(ctx, id)
+	}
 	if err != nil && !errors.Is(err, nestor.ErrRunNotFound) {
 		return err
 	}
@@ -113,35 +115,4 @@ func (r *Run) below(ctx context.Context, run plan.Run) (list []nestor.ID, err er
 		list = append(list, more...)
 	}
 	return list, nil
-}
-
-// How long a child that was just started may take to be there, and how often it is
-// looked for.
-const (
-	arriveFor   = 5 * time.Second
-	arriveEvery = 5 * time.Millisecond
-)
-
-// arrival does something with a run. One that was started in this moment is waited
-// for.
-func arrival(ctx context.Context, do func() error) error {
-	for began := time.Now(); ; {
-		err := do()
-		if !errors.Is(err, nestor.ErrRunNotFound) || time.Since(began) > arriveFor {
-			return err
-		}
-		select {
-		case <-time.After(arriveEvery):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// arrived waits until a child that was started is there for others.
-func (r *Run) arrived(ctx context.Context, id nestor.ID) error {
-	return arrival(ctx, func() error {
-		_, err := r.engine.Get(ctx, id)
-		return err
-	})
 }

@@ -79,6 +79,11 @@ func (w *world) Get(_ context.Context, id nestor.ID) (plan.Run, error) {
 	return r, nil
 }
 
+func (w *world) Arrived(ctx context.Context, id nestor.ID) error {
+	_, err := w.Get(ctx, id)
+	return err
+}
+
 func (w *world) Write(_ context.Context, id nestor.ID, l plan.Write) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -52,6 +52,7 @@ type Start struct {
 // Engine is where other runs are reached.
 type Engine interface {
 	Get(ctx context.Context, id nestor.ID) (plan.Run, error)
+	Arrived(ctx context.Context, id nestor.ID) error
 	Write(ctx context.Context, id nestor.ID, letter plan.Write) error
 	Cancel(ctx context.Context, id nestor.ID, cause nestor.Cause, now bool) error
 	Answer(ctx context.Context, id nestor.ID, answer nestor.Answer) error
@@ -141,7 +142,7 @@ func (r *Run) Spawn(ctx context.Context, s api.Spawn) (api.Child, error) {
 		return api.Child{}, err
 	}
 	if s.Background {
-		if err := r.arrived(ctx, id); err != nil {
+		if err := r.engine.Arrived(ctx, id); err != nil {
 			return api.Child{}, err
 		}
 		return api.Child{Run: id, Root: parent.Root, Parent: r.id, Depth: parent.Depth() + 1, Name: s.Name, Agent: s.Agent, Status: nestor.Queued}, nil
