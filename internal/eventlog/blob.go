@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -26,17 +27,17 @@ func (l *Log) PutBlob(ctx context.Context, root string, data []byte) (ref string
 	if len(data) > MaxBlob {
 		return "", fmt.Errorf("storing a blob of %d bytes: %w: at most %d", len(data), ErrTooLarge, MaxBlob)
 	}
-	store, err := l.blobs(ctx)
-	if err != nil {
-		return "", fmt.Errorf("storing a blob: %w", err)
-	}
 	sum := sha256.Sum256(data)
 	ref = root + "/" + hex.EncodeToString(sum[:])
-	if info, err := store.GetInfo(ctx, ref); err == nil && info.Size == uint64(len(data)) {
-		return ref, nil
-	}
-	if _, err := store.Put(ctx, jetstream.ObjectMeta{Name: ref}, bytes.NewReader(data)); err != nil {
-		return "", fmt.Errorf("storing a blob: %w", l.broker.Explain(err))
+	err = l.withBlobs(ctx, func(ctx context.Context, store jetstream.ObjectStore) error {
+		if info, err := store.GetInfo(ctx, ref); err == nil && info.Size == uint64(len(data)) {
+			return nil
+		}
+		_, err := store.Put(ctx, jetstream.ObjectMeta{Name: ref}, bytes.NewReader(data))
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("storing a blob: %w", err)
 	}
 	return ref, nil
 }
@@ -48,19 +49,27 @@ func (l *Log) Blob(ctx context.Context, ref string) ([]byte, error) {
 	if err := errors.Join(err, checkID("root", root)); err != nil || len(want) != sha256.Size {
 		return nil, fmt.Errorf("reading blob %.200q: it is no reference to one", ref)
 	}
-	store, err := l.blobs(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("reading blob %s: %w", ref, err)
+	var data []byte
+	found := true
+	err = l.withBlobs(ctx, func(ctx context.Context, store jetstream.ObjectStore) error {
+		object, err := store.Get(ctx, ref)
+		if errors.Is(err, jetstream.ErrObjectNotFound) {
+			found = false
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer object.Close()
+		data, err = io.ReadAll(io.LimitReader(object, MaxBlob+1))
+		if errors.Is(err, jetstream.ErrDigestMismatch) {
+			return nil // as is seen below
+		}
+		return err
+	})
+	if err == nil && !found {
+		err = ErrNotFound
 	}
-	object, err := store.Get(ctx, ref)
-	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return nil, fmt.Errorf("reading blob %s: %w", ref, ErrNotFound)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading blob %s: %w", ref, l.broker.Explain(err))
-	}
-	defer object.Close()
-	data, err := io.ReadAll(io.LimitReader(object, MaxBlob+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading blob %s: %w", ref, err)
 	}
@@ -76,19 +85,22 @@ func (l *Log) Blobs(ctx context.Context, root string) ([]string, error) {
 	if err := checkID("root", root); err != nil {
 		return nil, fmt.Errorf("listing blobs: %w", err)
 	}
-	store, err := l.blobs(ctx)
+	var refs []string
+	err := l.withBlobs(ctx, func(ctx context.Context, store jetstream.ObjectStore) error {
+		all, err := store.List(ctx)
+		if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+			return err
+		}
+		refs = nil
+		for _, object := range all {
+			if strings.HasPrefix(object.Name, root+"/") {
+				refs = append(refs, object.Name)
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("listing the blobs of tree %s: %w", root, err)
-	}
-	all, err := store.List(ctx)
-	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
-		return nil, fmt.Errorf("listing the blobs of tree %s: %w", root, l.broker.Explain(err))
-	}
-	var refs []string
-	for _, object := range all {
-		if strings.HasPrefix(object.Name, root+"/") {
-			refs = append(refs, object.Name)
-		}
 	}
 	return refs, nil
 }
@@ -99,17 +111,14 @@ func (l *Log) RemoveBlobs(ctx context.Context, root string) error {
 	if err := checkID("root", root); err != nil {
 		return fmt.Errorf("removing blobs: %w", err)
 	}
-	if err := l.removeBlobs(ctx, root); err != nil {
-		return fmt.Errorf("removing the blobs of tree %s: %w", root, l.broker.Explain(err))
+	err := l.withBlobs(ctx, func(ctx context.Context, store jetstream.ObjectStore) error { return l.removeBlobs(ctx, store, root) })
+	if err != nil {
+		return fmt.Errorf("removing the blobs of tree %s: %w", root, err)
 	}
 	return nil
 }
 
-func (l *Log) removeBlobs(ctx context.Context, root string) error {
-	store, err := l.blobs(ctx)
-	if err != nil {
-		return err
-	}
+func (l *Log) removeBlobs(ctx context.Context, store jetstream.ObjectStore, root string) error {
 	all, err := store.List(ctx, jetstream.ListObjectsShowDeleted())
 	if errors.Is(err, jetstream.ErrNoObjectsFound) {
 		return nil
@@ -140,13 +149,28 @@ func (l *Log) removeBlobs(ctx context.Context, root string) error {
 	return nil
 }
 
-func (l *Log) blobs(ctx context.Context) (jetstream.ObjectStore, error) {
+// blobTimeout is how long a server is waited for that does not store, find or list
+// blobs.
+const blobTimeout = 2 * time.Minute
+
+// withBlobs does something with where the blobs are, until it is done or it is no use
+// to try it again.
+func (l *Log) withBlobs(ctx context.Context, do func(context.Context, jetstream.ObjectStore) error) error {
 	if err := l.running(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	store, err := l.broker.JetStream().ObjectStore(ctx, broker.Blobs)
-	if err != nil {
-		return nil, l.broker.Explain(err)
+	trying, stop := context.WithTimeout(ctx, blobTimeout)
+	defer stop()
+	var why error
+	err := l.persistFor(trying, blobTimeout, func(ctx context.Context) error {
+		var store jetstream.ObjectStore
+		if store, why = l.broker.JetStream().ObjectStore(ctx, broker.Blobs); why == nil {
+			why = do(ctx, store)
+		}
+		return why
+	})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return fmt.Errorf("tried for %v: %w", blobTimeout, why)
 	}
-	return store, nil
+	return err
 }

@@ -257,7 +257,7 @@ func (l *Log) Run(ctx context.Context) error {
 // take a while to answer for.
 func (l *Log) open(ctx context.Context) (jetstream.Stream, error) {
 	for {
-		try, cancel := l.link.attempt(ctx)
+		try, cancel := l.link.attempt(ctx, requestTimeout)
 		s, err := l.broker.JetStream().Stream(try, broker.Events)
 		cancel()
 		if err == nil || errors.Is(err, jetstream.ErrStreamNotFound) || ctx.Err() != nil {

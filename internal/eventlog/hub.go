@@ -102,7 +102,7 @@ func (h *hub) consume(ctx context.Context, l *Log, changed chan nats.Status) (re
 	}
 	// What was stored up to last and is not delivered was purged before we read
 	// it, and is in the archive.
-	try, cancel := l.link.attempt(ctx)
+	try, cancel := l.link.attempt(ctx, requestTimeout)
 	defer cancel()
 	info, err := h.stream.Info(try)
 	if err != nil {

@@ -44,10 +44,10 @@ func (l *link) watch(ctx context.Context, nc *nats.Conn) {
 	}
 }
 
-// attempt returns a context for one request.
-func (l *link) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
+// attempt returns a context for one request, which may take that long.
+func (l *link) attempt(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	ctx, timeout := context.WithTimeout(ctx, requestTimeout)
+	ctx, timeout := context.WithTimeout(ctx, limit)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	stop := func() bool { return true }
@@ -64,8 +64,13 @@ func (l *link) attempt(ctx context.Context) (context.Context, context.CancelFunc
 // persist makes a request until it is answered, or can never be: what is sent to a
 // server that dies gets no answer.
 func (l *Log) persist(ctx context.Context, request func(context.Context) error) error {
+	return l.persistFor(ctx, requestTimeout, request)
+}
+
+// persistFor is persist for a request that may take longer.
+func (l *Log) persistFor(ctx context.Context, limit time.Duration, request func(context.Context) error) error {
 	try := func() error {
-		ctx, cancel := l.link.attempt(ctx)
+		ctx, cancel := l.link.attempt(ctx, limit)
 		defer cancel()
 		return request(ctx)
 	}

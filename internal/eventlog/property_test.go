@@ -105,10 +105,35 @@ func TestServerIsWaitedFor(t *testing.T) {
 	if _, err := l.Append(soon(t), "root", "run", event("first")); err != nil {
 		t.Fatal(err)
 	}
+	const blob = "a blob"
+	ref, err := l.PutBlob(soon(t), "root", []byte(blob))
+	if err != nil {
+		t.Fatal(err)
+	}
 	away := l.broker.Conn().StatusChanged(nats.RECONNECTING)
 	at.servers[0].kill(t)
 	<-away
 	var asking sync.WaitGroup
+	asking.Go(func() {
+		if got, err := l.Blob(soon(t), ref); err != nil || string(got) != blob {
+			t.Errorf("the blob is %q, %v", got, err)
+		}
+	})
+	asking.Go(func() {
+		if _, err := l.PutBlob(soon(t), "other", []byte(blob)); err != nil {
+			t.Error(err)
+		}
+	})
+	asking.Go(func() {
+		if got, err := l.Blobs(soon(t), "root"); err != nil || !slices.Equal(got, []string{ref}) {
+			t.Errorf("the blobs are %q, %v", got, err)
+		}
+	})
+	asking.Go(func() {
+		if err := l.RemoveBlobs(soon(t), "nobody"); err != nil {
+			t.Error(err)
+		}
+	})
 	asking.Go(func() {
 		if got := texts(first(t, l.Read(soon(t), Filter{}, 0), 1)); got != "first" {
 			t.Errorf("it reads %s", got)

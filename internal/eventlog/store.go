@@ -126,7 +126,7 @@ func unmarked(entries []*entry, mark uint64) []*entry {
 }
 
 func (w *Writer) publish(ctx context.Context, c *chunk, last uint64) (uint64, error) {
-	ctx, cancel := w.log.link.attempt(ctx)
+	ctx, cancel := w.log.link.attempt(ctx, requestTimeout)
 	defer cancel()
 	seq, err := w.log.broker.Store(ctx, &nats.Msg{Subject: Filter{w.root, w.run}.subject(), Data: c.encode()}, last)
 	if err != nil {
@@ -149,7 +149,7 @@ func (l *Log) storedUpTo(seq uint64) {
 // lookup finds the end of the run. If c was sent it may be what follows the end
 // that was known: its sequence is set then.
 func (w *Writer) lookup(ctx context.Context, c *chunk, sent bool) error {
-	ctx, cancel := w.log.link.attempt(ctx)
+	ctx, cancel := w.log.link.attempt(ctx, requestTimeout)
 	defer cancel()
 	var next, last *chunk // behind the end that was known, and now
 	err := w.log.ask(ctx, w.tail.seq, func() (err error) {
@@ -210,7 +210,7 @@ func (l *Log) notArchived(ctx context.Context, root, run string) error {
 // permanent reports whether trying again is no use.
 func permanent(err error) bool {
 	if errors.Is(err, ErrArchived) || errors.Is(err, ErrFenced) || errors.Is(err, nats.ErrMaxPayload) ||
-		errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrPermissionViolation) {
+		errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, jetstream.ErrBucketNotFound) {
 		return true
 	}
 	if _, ok := errors.AsType[*badChunk](err); ok {

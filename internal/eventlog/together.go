@@ -59,7 +59,7 @@ func (l *Log) together(ctx context.Context, marks []uint64, events [][]nestor.Ev
 		messages[i] = &nats.Msg{Subject: Filter{s.w.root, s.w.run}.subject(), Data: s.c.encode()}
 		broker.Expect(messages[i], s.w.tail.seq)
 	}
-	ctx, cancel := l.link.attempt(ctx)
+	ctx, cancel := l.link.attempt(ctx, requestTimeout)
 	defer cancel()
 	last, err := l.broker.Together(ctx, messages)
 	if err != nil || last > maxSeq {
