@@ -59,8 +59,8 @@ func (t *Task) Check() error {
 			return fmt.Errorf("after %.60q: %w", id, err)
 		}
 	}
-	if t.Schema != nil && !json.Valid(t.Schema) {
-		return fmt.Errorf("schema: not JSON")
+	if err := checkSchema(t.Schema); err != nil {
+		return fmt.Errorf("schema: %w", err)
 	}
 	return t.Limits.Check()
 }

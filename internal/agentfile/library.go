@@ -214,32 +214,55 @@ func (s *scan) list(p place, dir string) ([]fs.DirEntry, error) {
 	return all, nil
 }
 
-// walk calls found for each Markdown file below a folder, links followed.
+// walk calls found for each Markdown file below a folder, links followed, but none to
+// a folder that was looked at.
 func (s *scan) walk(p place, dir string, depth int, found func(name string)) {
-	if depth == 0 {
-		return
+	var seen []fs.FileInfo
+	var walk func(string, int)
+	walk = func(dir string, depth int) {
+		info, err := p.root.Stat(filepath.FromSlash(dir))
+		if depth == 0 || err == nil && slices.ContainsFunc(seen, func(other fs.FileInfo) bool { return os.SameFile(info, other) }) {
+			return
+		}
+		seen = append(seen, info)
+		folders, files := s.inside(p, dir)
+		for _, name := range files {
+			found(name)
+		}
+		for _, name := range folders {
+			walk(name, depth-1)
+		}
 	}
+	walk(dir, depth)
+}
+
+// inside returns the folders in a folder, those that links lead to last, and the
+// Markdown files.
+func (s *scan) inside(p place, dir string) (folders, files []string) {
 	all, err := s.list(p, dir)
 	if err != nil {
-		return
+		return nil, nil
 	}
+	var linked []string
 	for _, d := range all {
 		name := path.Join(dir, d.Name())
 		if strings.HasPrefix(d.Name(), ".") {
 			continue
 		}
-		folder := d.IsDir()
 		if d.Type()&fs.ModeSymlink != 0 {
-			info, err := p.root.Stat(filepath.FromSlash(name))
-			folder = err == nil && info.IsDir()
+			if info, err := p.root.Stat(filepath.FromSlash(name)); err == nil && info.IsDir() {
+				linked = append(linked, name)
+				continue
+			}
 		}
 		switch {
-		case folder:
-			s.walk(p, name, depth-1, found)
+		case d.IsDir():
+			folders = append(folders, name)
 		case strings.EqualFold(path.Ext(d.Name()), ".md"):
-			found(name)
+			files = append(files, name)
 		}
 	}
+	return append(folders, linked...), files
 }
 
 // file reads one file, unless it is as it was.

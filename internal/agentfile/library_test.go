@@ -2,6 +2,7 @@ package agentfile_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -236,8 +237,22 @@ func TestLinksAndPipes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for i := range 8 { // looked through in each order, they would take for ever
+		if err := os.Symlink(".", filepath.Join(dir, fmt.Sprint(".claude/agents/again", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
 	makePipe(t, filepath.Join(dir, ".claude/agents/pipe.md"))
 	s := load(t, l)
+	var here int
+	for _, e := range s.Entries() {
+		if e.Name == "real" {
+			here++
+		}
+	}
+	if here != 1 {
+		t.Errorf("one file is found %d times", here)
+	}
 	for name, want := range map[string]string{"real": "real", "inside": "inside", "linked": "outside", "mine": "mine", "skill:linked": "linked skill"} {
 		if d := find(t, s, name, ""); d.Description != want {
 			t.Errorf("%s is %q", name, d.Description)

@@ -49,6 +49,10 @@ func (l Listen) check() error {
 	return nil
 }
 
+// embeddedTimeout is how long a server in this process may take to answer: it is slow
+// where the whole machine is.
+const embeddedTimeout = 30 * time.Second
+
 // embed starts the server, and checks that it found what was in the folder. It
 // returns what it found if the last user of the folder left it in order.
 func (b *Broker) embed(ctx context.Context, o Options) (left streams, err error) {
@@ -92,7 +96,7 @@ func (b *Broker) embed(ctx context.Context, o Options) (left streams, err error)
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
-	if b.nc, err = nats.Connect("", append(connection(o.Log), nats.InProcessServer(srv), nats.UserInfo(user, o.Listen.Token))...); err != nil {
+	if b.nc, err = nats.Connect("", append(connection(o.Log), nats.InProcessServer(srv), nats.Timeout(embeddedTimeout), nats.UserInfo(user, o.Listen.Token))...); err != nil {
 		return nil, fmt.Errorf("connecting to the broker in %s: %w", o.Dir, b.Explain(err))
 	}
 	if b.js, err = jetstream.New(b.nc); err != nil {

@@ -31,13 +31,16 @@ const (
 	askKey       = "asks.timeout"
 )
 
+// providers are what runs agents.
+var providers = []string{"sdk", "api", "scripted"}
+
 // configKeys is all that can be configured, which is not to be changed. Files,
 // environment, flags, 'config show' and docs/config.md follow from it.
 var configKeys = sync.OnceValue(func() []configKey {
 	return append([]configKey{
 		{name: "provider", doc: "what runs agents: the Claude CLI, our own loop over the Messages API, or a written conversation",
-			in: func(c *config) setting { return choiceSetting{&c.Provider, []string{"sdk", "api", "scripted"}} }},
-		{name: "model", doc: "the model; a tier stands for what `models` says",
+			in: func(c *config) setting { return choiceSetting{&c.Provider, providers} }},
+		{name: "model", doc: "the model; a tier stands for what models says",
 			in: func(c *config) setting {
 				return textSetting{&c.Model, "a model's name, high-tier, medium-tier or low-tier"}
 			}},
@@ -50,7 +53,7 @@ var configKeys = sync.OnceValue(func() []configKey {
 		// NESTOR_TOOLS marks the processes that an agent's tools start.
 		{name: "tools", noEnv: true, trust: someTools, doc: "the tools that exist, and need no question; unset means all",
 			in: func(c *config) setting {
-				return listSetting{p: &c.Tools, what: "a list of tools, such as [Read, Bash]"}
+				return toolsSetting(&c.Tools)
 			}},
 		{name: "permission_mode", trust: widerMode, doc: "what happens to tool calls that no rule decides", flag: "permission-mode",
 			in: func(c *config) setting { return choiceSetting{&c.PermissionMode, permissionModes()} }},

@@ -33,7 +33,7 @@ var roleCells = []struct {
 	}},
 	{"spawn", "whether it may start agents", func(r *permission.RoleSpec) setting { return choiceSetting{&r.Spawn, permission.Cells("spawn")} }},
 	{"tools", "the tools that exist for it; unset means all", func(r *permission.RoleSpec) setting {
-		return listSetting{p: &r.Tools, what: "a list of tools, such as [Read, Bash]"}
+		return toolsSetting(&r.Tools)
 	}},
 	{"mode", "what happens to calls that no rule decides; unset means acceptEdits if it may write, else default",
 		func(r *permission.RoleSpec) setting { return choiceSetting{&r.Mode, permissionModes()} }},
@@ -44,6 +44,16 @@ var roleCells = []struct {
 
 func rulesSetting(p *[]string) setting {
 	return listSetting{p, "a list of rules, such as [\"Bash(git *)\"]", func(word string) error {
+		_, err := permission.ParseRule(word)
+		return err
+	}}
+}
+
+func toolsSetting(p *[]string) setting {
+	return listSetting{p, "a list of tools, such as [Read, Bash]", func(word string) error {
+		if word == "*" {
+			return nil
+		}
 		_, err := permission.ParseRule(word)
 		return err
 	}}

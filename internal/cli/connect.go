@@ -62,7 +62,7 @@ func dial(ctx context.Context, o daemon.Options) (*link, error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400) // it starts sooner, and a command's memory is not needed for long
 	}
-	ctx, stop := context.WithTimeoutCause(ctx, connectFor, fmt.Errorf("the owner of %s does not answer", o.Dir))
+	ctx, stop := context.WithTimeoutCause(ctx, connectFor, silent(o.Dir))
 	defer stop()
 	for {
 		client := api.NewClient(daemon.SocketPath(o.Dir))
@@ -86,6 +86,15 @@ func dial(ctx context.Context, o daemon.Options) (*link, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// silent says that whoever owns a project does not answer.
+func silent(project string) error {
+	owner := "its owner"
+	if pid := daemon.Owner(project); pid != 0 {
+		owner = fmt.Sprintf("process %d, which owns it,", pid)
+	}
+	return fmt.Errorf("%s: %s does not answer: wait for it, or end it; runs that it has go on with the next command", project, owner)
 }
 
 // become makes this process the project's daemon.

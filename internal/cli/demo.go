@@ -162,7 +162,7 @@ func demoModel(ctx context.Context, opts demoOptions) (url string, stop func(), 
 	name, text := "demo/script.yaml", demoScript
 	if opts.script != "" {
 		name = opts.script
-		read, err := readText(opts.script)
+		read, err := readText(ctx, opts.script)
 		if err != nil {
 			return "", nil, fmt.Errorf("--script: %w", err)
 		}

@@ -312,7 +312,8 @@ func checkLimits(context.Context) finding {
 	return ok("of memory, processes and processor time are kept by control groups")
 }
 
-// checkProject tries whether the current folder can hold .nestor.
+// checkProject tries whether the current folder can hold .nestor, and whether what it
+// holds is read.
 func checkProject(context.Context) finding {
 	const fix = "change to a folder that you can write to"
 	dir, err := os.Getwd()
@@ -325,6 +326,13 @@ func checkProject(context.Context) finding {
 	}
 	if err := os.Remove(probe); err != nil {
 		return failure(fix, "%v", err)
+	}
+	project, err := projectDir("")
+	if err == nil {
+		_, err = loadConfig(project, os.Environ(), nil)
+	}
+	if err != nil {
+		return failure("'nestor config check' tells all that is wrong", "%v", err)
 	}
 	return ok("%s", dir)
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/graph"
+	"github.com/dfaf701a/nestor/internal/permission"
+	"github.com/dfaf701a/nestor/internal/spawn"
 )
 
 func newGraph() *cobra.Command {
@@ -71,12 +73,12 @@ can be in the file.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			g, err := readGraph(args[0])
-			if err == nil {
-				err = setInputs(cmd, &g, args[1:])
-			}
+			g, err := readGraph(cmd.Context(), args[0])
 			if err != nil {
 				return fmt.Errorf("graph run: %w", err)
+			}
+			if err := setInputs(cmd, &g, args[1:]); err != nil {
+				return err
 			}
 			return graphRun(cmd, "graph run", g, opts)
 		},
@@ -95,7 +97,7 @@ failed, what was skipped, and what comes after it. If its worktree was kept, it
 goes on there.
 
 A graph that was cut off by a crash needs no command: it goes on when the next
-command of the project runs.`,
+command of the project runs. This one follows it then.`,
 		Example: "nestor graph resume 5a1c2b3d",
 		Args:    runArgs("the run of a graph"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -110,6 +112,9 @@ command of the project runs.`,
 			})
 			if err != nil {
 				return err
+			}
+			if !opts.before.State.Ended() {
+				opts.resume = string(opts.before.ID) // which goes on by itself, and is followed
 			}
 			return graphRun(cmd, "graph resume", g, opts)
 		},
@@ -145,6 +150,12 @@ func graphRun(cmd *cobra.Command, what string, g nestor.Graph, opts graphOptions
 	if g.Name == "" {
 		prompt = strings.Replace(prompt, "graph :", "graph:", 1)
 	}
+	if err := checkOutput(opts.output); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if opts.resume != "" {
+		prompt = ""
+	}
 	task, d, err := rootTask(cmd, prompt, opts.runOptions)
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -152,7 +163,7 @@ func graphRun(cmd *cobra.Command, what string, g nestor.Graph, opts graphOptions
 	o, err := api.ParseTaskOptions(task.Data)
 	if err == nil {
 		o.Graph, o.Fresh = &g, opts.fresh
-		if opts.before != nil {
+		if opts.before != nil && opts.resume == "" {
 			goOnWhere(&task, &o, *opts.before) // if it is gone, somewhere else
 		}
 		err = setOptions(&task, o)
@@ -169,8 +180,8 @@ func graphRun(cmd *cobra.Command, what string, g nestor.Graph, opts graphOptions
 }
 
 // readGraph reads a graph from a file; its schemas may be in files beside it.
-func readGraph(name string) (nestor.Graph, error) {
-	text, err := readText(name)
+func readGraph(ctx context.Context, name string) (nestor.Graph, error) {
+	text, err := readText(ctx, name)
 	if err != nil {
 		return nestor.Graph{}, err
 	}
@@ -178,7 +189,7 @@ func readGraph(name string) (nestor.Graph, error) {
 		if !filepath.IsLocal(schema) {
 			return nil, fmt.Errorf("%.200q is not beside the graph", schema)
 		}
-		text, err := readText(filepath.Join(filepath.Dir(name), schema))
+		text, err := readText(ctx, filepath.Join(filepath.Dir(name), schema))
 		return []byte(text), err
 	})
 }
@@ -232,8 +243,15 @@ The exit code is 1 if one cannot be run; with --strict also for warnings.`,
 			if err != nil {
 				return fmt.Errorf("graph check: %w", err)
 			}
-			known := func(agent string) error { _, err := set.Find(agent, ""); return err }
-			return checkGraphs(cmd.OutOrStdout(), args, known, asJSON, strict)
+			cfg, err := loadConfig(project, os.Environ(), nil)
+			if err != nil {
+				return fmt.Errorf("graph check: %w", err)
+			}
+			c := graphChecker{
+				known: func(agent string) error { _, err := set.Find(agent, ""); return err },
+				can:   func(t nestor.Task) error { return canRun(project, cfg, t) },
+			}
+			return c.check(cmd.Context(), cmd.OutOrStdout(), args, asJSON, strict)
 		},
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "take warnings for errors")
@@ -249,12 +267,42 @@ type checkedGraph struct {
 	Problems []graph.Problem `json:"problems,omitempty"`
 }
 
-func checkGraphs(w io.Writer, files []string, known func(string) error, asJSON, strict bool) error {
+// graphChecker knows what the tasks of graphs may name.
+type graphChecker struct {
+	known func(agent string) error
+	can   func(nestor.Task) error // what it says besides its agent
+}
+
+// canRun tells why a task of a graph cannot be run in a project, whatever its agent is.
+func canRun(project string, cfg *config, t nestor.Task) error {
+	var rights graph.Rights
+	if t.Data != nil {
+		if err := json.Unmarshal(t.Data, &rights); err != nil {
+			return err
+		}
+	}
+	roles, err := permission.Roles(cfg.Roles)
+	if err != nil {
+		return err
+	}
+	if t.Provider != "" && !slices.Contains(providers, t.Provider) {
+		return fmt.Errorf("provider %.60q: there are %s", t.Provider, strings.Join(providers, ", "))
+	}
+	if rights.Role != "" && !slices.Contains(roles.Names(), rights.Role) {
+		return fmt.Errorf("role %.60q: there are %s", rights.Role, strings.Join(roles.Names(), ", "))
+	}
+	_, err = spawn.Narrow(nestor.Task{Dir: project}, api.TaskOptions{}, api.Spawn{
+		Task: t.Input, Tools: rights.Tools, PermissionMode: rights.PermissionMode, Sandbox: rights.Sandbox, Dir: t.Dir,
+	})
+	return err
+}
+
+func (check graphChecker) check(ctx context.Context, w io.Writer, files []string, asJSON, strict bool) error {
 	var list []checkedGraph
 	bad := 0
 	for _, file := range files {
 		c := checkedGraph{File: file}
-		g, err := readGraph(file)
+		g, err := readGraph(ctx, file)
 		if err == nil {
 			c.Tasks, err = g.Order()
 		}
@@ -262,7 +310,12 @@ func checkGraphs(w io.Writer, files []string, known func(string) error, asJSON, 
 			c.Error = err.Error()
 			bad++
 		} else {
-			c.Problems = graph.Check(g, known)
+			c.Problems = graph.Check(g, check.known)
+			for _, task := range c.Tasks {
+				if err := check.can(g.Tasks[task].Task); err != nil {
+					c.Problems = append(c.Problems, graph.Problem{Task: task, Message: err.Error()})
+				}
+			}
 			if slices.ContainsFunc(c.Problems, func(p graph.Problem) bool { return strict || !p.Warning }) {
 				bad++
 			}

@@ -34,10 +34,10 @@ const (
 )
 
 // Main runs one command line, args without the program's name, and returns
-// the exit code of the process. The first Ctrl-C, or SIGTERM, asks the command to end, the
-// second ends the process.
+// the exit code of the process. The first Ctrl-C, SIGTERM or SIGHUP asks the command to
+// end, the second ends the process.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), endings()...)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 
@@ -56,6 +56,16 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "nestor: %v\n", err)
 	}
 	return int(code)
+}
+
+// endings are the signals that ask a command to end. One that is ignored, as SIGHUP is
+// below nohup, stays so.
+func endings() []os.Signal {
+	list := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		list = append(list, syscall.SIGHUP)
+	}
+	return list
 }
 
 // codedError is an error with an exit code of its own.

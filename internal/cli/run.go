@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -123,10 +122,8 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 	case opts.resume != "" && !mayBeID(opts.resume):
 		return noID(cmd, opts.resume)
 	}
-	if opts.output != "" {
-		if info, err := os.Stat(filepath.Dir(opts.output)); err != nil || !info.IsDir() {
-			return fmt.Errorf("run: --output %s: there is no folder %s", opts.output, filepath.Dir(opts.output))
-		}
+	if err := checkOutput(opts.output); err != nil {
+		return fmt.Errorf("run: %w", err)
 	}
 	for _, kv := range opts.env {
 		if name, _, ok := strings.Cut(kv, "="); !ok || !isVariable(name) {
@@ -191,11 +188,11 @@ func rootTask(cmd *cobra.Command, prompt string, opts runOptions) (nestor.Task, 
 	}
 	opts.person = terminalOf(cmd.InOrStdin()) != nil
 	task, err := taskOf(prompt, cfg, opts, changed)
+	if err == nil && opts.schema != "" {
+		task.Schema, err = readSchema(cmd.Context(), opts.schema)
+	}
 	return task, d, err
 }
-
-// maxPrompt is how much is read of a prompt.
-const maxPrompt = 512 << 10
 
 // promptOf returns what the agent is told. It may be empty with --resume.
 func promptOf(cmd *cobra.Command, args []string, opts runOptions) (string, error) {
@@ -207,13 +204,13 @@ func promptOf(cmd *cobra.Command, args []string, opts runOptions) (string, error
 	case len(args) == 1 && args[0] != "-":
 		text = args[0]
 	case opts.input != "" && opts.input != "-":
-		text, err = readText(opts.input)
+		text, err = readText(cmd.Context(), opts.input)
 	case (opts.resume != "" || opts.agent != "" && terminalOf(cmd.InOrStdin()) != nil) && opts.input == "" && len(args) == 0:
 		return "", nil // it is followed; or the agent, which may be a command, needs no prompt
 	case opts.input == "" && len(args) == 0 && terminalOf(cmd.InOrStdin()) != nil:
 		return "", misuse(cmd, "no prompt")
 	default:
-		text, err = readAll(cmd.InOrStdin(), "stdin")
+		text, err = readAll(cmd.Context(), cmd.InOrStdin(), "stdin")
 	}
 	if err != nil {
 		return "", fmt.Errorf("run: %w", err)
@@ -232,26 +229,6 @@ func promptOf(cmd *cobra.Command, args []string, opts runOptions) (string, error
 	return text, nil
 }
 
-func readText(file string) (string, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	return readAll(f, file)
-}
-
-func readAll(r io.Reader, name string) (string, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxPrompt+1))
-	if err != nil {
-		return "", fmt.Errorf("reading %s: %w", name, err)
-	}
-	if len(data) > maxPrompt {
-		return "", fmt.Errorf("reading %s: more than %d bytes; name the file in the prompt instead", name, maxPrompt)
-	}
-	return string(data), nil
-}
-
 // taskOf makes the task. It holds all that the config says of it, so that it is
 // run in the same way whoever runs it. What was not changed by flags gives way to
 // what the agent's definition says.
@@ -266,11 +243,6 @@ func taskOf(prompt string, cfg *config, opts runOptions, changed map[string]stri
 	}
 	if name, tier := cfg.Models[t.Model]; tier {
 		t.Model = name
-	}
-	if opts.schema != "" {
-		if t.Schema, err = readSchema(opts.schema); err != nil {
-			return t, err
-		}
 	}
 	trace := opts.trace
 	if _, err := api.ParseTrace(os.Getenv("TRACEPARENT")); trace == "" && err == nil {

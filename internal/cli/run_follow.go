@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -37,7 +36,9 @@ type following struct {
 	seen uint64    // the position of the last event
 	view view
 	hits int // how often Ctrl-C was pressed
-	asks asking
+
+	unread bool // nobody reads the events that are to be printed
+	asks   asking
 }
 
 // newFollowing returns the following of a task for a command.
@@ -62,8 +63,11 @@ func (f *following) command(cmd *cobra.Command, name string) error {
 func (f *following) run(parent context.Context) error {
 	ctx := context.WithoutCancel(parent) // Ctrl-C ends the run first, and only then the command
 	interrupts := make(chan os.Signal, 4)
-	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(interrupts, endings()...)
 	defer signal.Stop(interrupts)
+	unread := make(chan os.Signal, 1) // nobody asks: what is written then fails, and does not end the process
+	signal.Notify(unread, syscall.SIGPIPE)
+	defer signal.Stop(unread)
 	f.view = f.newView()
 	for {
 		l, err := dial(ctx, f.daemon)
@@ -162,7 +166,12 @@ func (f *following) follow(ctx context.Context, l *link, interrupts <-chan os.Si
 			case h.err != nil:
 				return api.Run{}, h.err
 			}
-			if err := f.show(h.event); err != nil {
+			err := f.show(h.event)
+			if errors.Is(err, syscall.EPIPE) {
+				f.unread = true
+				err = f.interrupt(ctx, l.client, syscall.SIGPIPE)
+			}
+			if err != nil {
 				return api.Run{}, err
 			}
 			f.asked(h.event)
@@ -243,7 +252,7 @@ func (f *following) show(e nestor.Event) error {
 		f.seen = seq
 	}
 	f.view.event(e)
-	if !f.opts.stream {
+	if !f.opts.stream || f.unread {
 		return nil
 	}
 	line, err := nestor.EncodeEvent(e)
@@ -257,8 +266,13 @@ func (f *following) show(e nestor.Event) error {
 // interrupt has the run end: the first time it may settle, then it must not.
 func (f *following) interrupt(ctx context.Context, client *api.Client, sig os.Signal) error {
 	by := "Ctrl-C"
-	if sig == syscall.SIGTERM {
+	switch sig {
+	case syscall.SIGTERM:
 		by = "SIGTERM"
+	case syscall.SIGHUP:
+		by = "SIGHUP"
+	case syscall.SIGPIPE:
+		by = "the end of who reads its events"
 	}
 	f.hits++
 	switch f.hits {
@@ -347,7 +361,7 @@ func (f *following) print(run api.Run) error {
 	}
 	var written error // it is printed all the same
 	if f.opts.output != "" {
-		if err := writeFile(f.opts.output, text, 0o644); err != nil {
+		if err := writeOutput(f.opts.output, text); err != nil {
 			written = fmt.Errorf("writing the result: %w", err)
 		}
 	}
@@ -361,6 +375,9 @@ func (f *following) print(run api.Run) error {
 			DurationMS: run.Ended.Sub(run.Started).Milliseconds(), Session: r.Session, Trace: run.Trace, Truncated: r.Truncated, File: r.File, Metadata: r.Metadata,
 		})
 	case text != "":
+		if terminalOf(f.stdout) != nil {
+			text = printable(text) // it may be anybody's
+		}
 		_, err = fmt.Fprintln(f.stdout, text)
 	}
 	if err = errors.Join(written, err); err != nil {
@@ -387,21 +404,4 @@ func outcomeOf(run api.Run) error {
 		return &codedError{exitCancelled, fmt.Errorf("run %s: %s", run.ID, why)}
 	}
 	return &codedError{exitError, fmt.Errorf("run %s ended with an error: %s", run.ID, why)}
-}
-
-// writeFile writes text to a file, whole or not at all.
-func writeFile(name, text string, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".nestor-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	if text != "" && text[len(text)-1] != '\n' {
-		text += "\n"
-	}
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
 }

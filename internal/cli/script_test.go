@@ -135,8 +135,8 @@ func startedProcess(ts *testscript.TestScript, name string) *process {
 }
 
 func signalStarted(ts *testscript.TestScript, neg bool, args []string) {
-	arguments(ts, neg, args, 2, "signal NAME INT|TERM|KILL")
-	sig, ok := map[string]os.Signal{"INT": os.Interrupt, "TERM": syscall.SIGTERM, "KILL": os.Kill}[args[1]]
+	arguments(ts, neg, args, 2, "signal NAME INT|TERM|HUP|KILL")
+	sig, ok := map[string]os.Signal{"INT": os.Interrupt, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "KILL": os.Kill}[args[1]]
 	if !ok {
 		ts.Fatalf("no signal %s", args[1])
 	}

@@ -170,7 +170,7 @@ func (opts spawnOptions) spawn(cmd *cobra.Command) (api.Spawn, error) {
 		}
 	}
 	if opts.schema != "" {
-		if s.Schema, err = readSchema(opts.schema); err != nil {
+		if s.Schema, err = readSchema(cmd.Context(), opts.schema); err != nil {
 			return s, err
 		}
 	}
@@ -181,11 +181,11 @@ func (opts spawnOptions) spawn(cmd *cobra.Command) (api.Spawn, error) {
 func (opts spawnOptions) text(cmd *cobra.Command) (text string, err error) {
 	switch {
 	case opts.task == "-" || opts.input == "-":
-		text, err = readAll(cmd.InOrStdin(), "stdin")
+		text, err = readAll(cmd.Context(), cmd.InOrStdin(), "stdin")
 	case opts.task != "":
 		text = opts.task
 	default:
-		text, err = readText(opts.input)
+		text, err = readText(cmd.Context(), opts.input)
 	}
 	if err == nil && strings.TrimSpace(text) == "" {
 		err = misuse(cmd, "the task is empty")
@@ -218,7 +218,7 @@ func printChildren(w io.Writer, opts spawnOptions, children []api.Child, took ti
 		}
 	}
 	if opts.output != "" {
-		if err := writeFile(opts.output, text.String(), 0o644); err != nil {
+		if err := writeOutput(opts.output, text.String()); err != nil {
 			return fmt.Errorf("writing the result: %w", err)
 		}
 	}
@@ -323,13 +323,16 @@ func childOf(run api.Run) api.Child {
 }
 
 // readSchema reads the schema of a result from a file.
-func readSchema(file string) (json.RawMessage, error) {
-	text, err := readText(file)
+func readSchema(ctx context.Context, file string) (json.RawMessage, error) {
+	text, err := readText(ctx, file)
 	if err != nil {
 		return nil, fmt.Errorf("--schema: %w", err)
 	}
 	if !json.Valid([]byte(text)) {
 		return nil, fmt.Errorf("--schema %s: it is no JSON", file)
+	}
+	if err := (&nestor.Task{Schema: json.RawMessage(text)}).Check(); err != nil {
+		return nil, fmt.Errorf("--schema %s: %w", file, err)
 	}
 	return json.RawMessage(text), nil
 }

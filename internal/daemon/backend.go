@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -234,8 +236,31 @@ func (b *backend) Runs(ctx context.Context, q api.Query) ([]api.Run, error) {
 		return nil, err
 	}
 	list, err := b.history.Runs(ctx, queryOf(q))
-	return listOf(list), err
+	runs := listOf(list)
+	for i := range runs {
+		b.update(ctx, &runs[i])
+	}
+	return runs, err
 }
+
+// update has a run of a list say how it stands: what the log does not tell, such as
+// that its worker ended, and what it was told before it began.
+func (b *backend) update(ctx context.Context, run *api.Run) {
+	if run.State.Ended() {
+		return
+	}
+	r, err := b.engine.Get(ctx, run.ID)
+	if err != nil || r.State.Ended() { // of which the list is not told yet
+		return
+	}
+	if run.State != r.State {
+		run.State, run.Wait, run.Doing = r.State, r.Wait, doingOf(r, time.Now())
+	}
+	run.Provider, run.Input = r.Task.Provider, cmp.Or(run.Input, strings.ToValidUTF8(r.Task.Input[:min(len(r.Task.Input), listedInput)], ""))
+}
+
+// listedInput is how many bytes of what a run was told are in lists.
+const listedInput = 400
 
 func (b *backend) Tree(ctx context.Context, id nestor.ID) ([]api.Run, error) {
 	run, err := b.stands(ctx, id)

@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -279,4 +281,15 @@ func ended(ctx context.Context, err error) error {
 // closing closes a part, and joins what goes wrong to err.
 func closing(err *error, close func() error) {
 	*err = errors.Join(*err, close())
+}
+
+// Owner returns the process that has a project, or had it last; zero if that is not
+// known.
+func Owner(project string) (pid int) {
+	text, err := os.ReadFile(filepath.Join(project, ".nestor", "lock"))
+	if err != nil {
+		return 0
+	}
+	pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+	return pid
 }

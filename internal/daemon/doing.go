@@ -27,7 +27,11 @@ func doingOf(r plan.Run, now time.Time) string {
 	if w := r.Wait; w != nil {
 		line := waitingFor(w, r)
 		if !w.Until.IsZero() {
-			line += fmt.Sprintf(", until %s (%s from now)", w.Until.Local().Format("15:04:05"), rough(w.Until.Sub(now)))
+			left := "due now"
+			if d := w.Until.Sub(now); d >= time.Second {
+				left = rough(d) + " from now"
+			}
+			line += fmt.Sprintf(", until %s (%s)", w.Until.Local().Format("15:04:05"), left)
 		}
 		if w.Reason != "" {
 			line += ": " + w.Reason

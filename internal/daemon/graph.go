@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/engine"
 	"github.com/dfaf701a/nestor/internal/graph"
+	"github.com/dfaf701a/nestor/internal/plan"
 	"github.com/dfaf701a/nestor/internal/runner"
 )
 
@@ -39,6 +41,14 @@ func (w *worker) checkGraph(ctx context.Context, t *nestor.Task, o api.TaskOptio
 	}
 	if t.Limits.Descendants == 0 {
 		t.Limits.Descendants = graphDescendants
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Graph.Tasks)) {
+		if len(errs) > 0 {
+			break
+		}
+		if _, err := w.graphTask(ctx, plan.Run{Task: *t}, name, o.Graph.Tasks[name].Task); err != nil {
+			errs = append(errs, fmt.Errorf("task %q: %w", name, err))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -84,15 +94,15 @@ type graphHost struct {
 	dir string // where the tasks work that name no other
 }
 
-// task makes the task of a run below that of the graph.
-func (g *graphHost) task(ctx context.Context, name string, t nestor.Task) (nestor.Task, error) {
+// graphTask makes the task of a run below that of a graph.
+func (w *worker) graphTask(ctx context.Context, parent plan.Run, name string, t nestor.Task) (nestor.Task, error) {
 	var rights graph.Rights
 	if t.Data != nil {
 		if err := json.Unmarshal(t.Data, &rights); err != nil {
 			return t, err
 		}
 	}
-	child, err := g.w.childTask(ctx, g.x.Run(), api.Spawn{
+	child, err := w.childTask(ctx, parent, api.Spawn{
 		Task: t.Input, Agent: t.Agent, Name: name, Provider: t.Provider, Model: t.Model, Tools: rights.Tools, Role: rights.Role,
 		PermissionMode: rights.PermissionMode, Sandbox: rights.Sandbox, Dir: t.Dir, Schema: t.Schema, Limits: t.Limits,
 	})
@@ -106,7 +116,7 @@ func (g *graphHost) task(ctx context.Context, name string, t nestor.Task) (nesto
 }
 
 func (g *graphHost) Start(ctx context.Context, key, name string, t nestor.Task) (nestor.ID, error) {
-	child, err := g.task(ctx, name, t)
+	child, err := g.w.graphTask(ctx, g.x.Run(), name, t)
 	if err != nil {
 		return "", err
 	}
@@ -127,7 +137,7 @@ func (g *graphHost) Await(ctx context.Context, run nestor.ID) (nestor.Result, er
 
 // Recall finds what a task gave before by a hash of all that goes into it.
 func (g *graphHost) Recall(ctx context.Context, node nestor.Node, t nestor.Task) (string, *graph.Kept, error) {
-	child, err := g.task(ctx, "", t)
+	child, err := g.w.graphTask(ctx, g.x.Run(), "", t)
 	if err != nil {
 		return "", nil, err
 	}

@@ -33,8 +33,8 @@ func Check(g nestor.Graph, known func(agent string) error) []Problem {
 	c := &checker{g: g, schemas: map[string]*jsonschema.Schema{}, used: map[string]bool{}}
 	names := slices.Sorted(maps.Keys(g.Tasks))
 	for _, name := range names {
-		if s := g.Tasks[name].Task.Schema; s != nil {
-			schema := new(jsonschema.Schema)
+		if task := g.Tasks[name].Task; task.Schema != nil && task.Check() == nil { // else node says what is wrong
+			s, schema := task.Schema, new(jsonschema.Schema)
 			if err := json.Unmarshal(s, schema); err != nil {
 				c.wrong(name, "schema: %v", err)
 				continue

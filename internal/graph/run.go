@@ -374,6 +374,9 @@ func Result(g nestor.Graph, outcomes map[string]Outcome) nestor.Result {
 			value = only
 		}
 	}
+	if value == nil {
+		return result // it failed, or was skipped, and gave nothing
+	}
 	text, err := show(value)
 	if err != nil {
 		text = err.Error()

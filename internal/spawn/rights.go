@@ -75,9 +75,17 @@ func Narrow(parent nestor.Task, defaults api.TaskOptions, s api.Spawn) (nestor.T
 	if s.Model == "" {
 		o.Yields = append(o.Yields, "model")
 	}
-	for name, list := range map[string][]string{s.PermissionMode: permission.Modes(), s.Sandbox: levels} {
-		if name != "" && !slices.Contains(list, name) {
-			return t, invalid("%.60q: there are %s", name, strings.Join(list, ", "))
+	for _, choice := range []struct {
+		of, name string
+		list     []string
+	}{{"permission_mode", s.PermissionMode, permission.Modes()}, {"sandbox", s.Sandbox, levels}} {
+		if choice.name != "" && !slices.Contains(choice.list, choice.name) {
+			return t, invalid("%s %.60q: there are %s", choice.of, choice.name, strings.Join(choice.list, ", "))
+		}
+	}
+	for _, rule := range s.Tools {
+		if _, err := permission.ParseRule(rule); err != nil && rule != "*" {
+			return t, invalid("tools: %v", err)
 		}
 	}
 	if o.Env, err = environment(has.Env, s.Env); err != nil {
