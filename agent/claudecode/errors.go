@@ -21,6 +21,10 @@ var authErrors = []claude.AssistantError{
 	claude.ErrorVerificationRequired, claude.ErrorCloudCredential,
 }
 
+// neverRan tells whether the CLI could not be executed, by what shells and our own
+// supervisor end with then. To try it again is no use.
+func neverRan(p *claude.ProcessError) bool { return p.ExitCode == 126 || p.ExitCode == 127 }
+
 // timeoutError is the cause of a context that Limits.Timeout ends.
 func timeoutError(limit time.Duration) error {
 	return &agent.Error{Provider: Type, Kind: agent.ErrTimeout, Err: fmt.Errorf("the message was not handled within %v", limit)}
@@ -41,7 +45,7 @@ func errorOf(ctx context.Context, err error, last claude.AssistantError) error {
 		e.Kind = agent.ErrAuth
 		return e
 	}
-	if process, ok := errors.AsType[*claude.ProcessError](err); ok {
+	if process, ok := errors.AsType[*claude.ProcessError](err); ok && !neverRan(process) {
 		e.Kind, e.Status = agent.ErrAPI, process.ExitCode
 	}
 	if result, ok := errors.AsType[*claude.ResultError](err); ok {

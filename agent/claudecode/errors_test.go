@@ -47,6 +47,8 @@ func TestErrors(t *testing.T) {
 		status int
 	}{
 		{"not found", &claude.NotFoundError{}, "", agent.ErrAuth, 0},
+		{"no program", &claude.ProcessError{ExitCode: 126}, "", nil, 0},
+		{"no interpreter", &claude.ProcessError{ExitCode: 127}, "", nil, 0},
 		{"connection", &claude.ConnectionError{Op: "x", Err: io.EOF}, "", nil, 0},
 		{"process", &claude.ProcessError{ExitCode: 3}, "", agent.ErrAPI, 3},
 		{"process that a signal ended", &claude.ProcessError{ExitCode: -1, Signal: "killed"}, "", agent.ErrAPI, -1},

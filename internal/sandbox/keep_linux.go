@@ -122,7 +122,7 @@ func notRun(name string, err error) word {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound):
 		w.Code = 127
-		w.Error += "; if it is there, it is not among what the command may read"
+		w.Error += "; if it is there, the program that its first line names is not, or it is not among what the command may read"
 	case errors.Is(err, fs.ErrPermission):
 		w.Error += "; perhaps it is not among what the command may read"
 	}
