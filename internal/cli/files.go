@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // maxPrompt is how much is read of a prompt, and of what goes with it.
@@ -86,6 +87,7 @@ func isFolder(name string) bool {
 func writeOutput(name, text string) error {
 	info, err := os.Stat(name)
 	switch {
+	case strings.HasPrefix(filepath.Clean(name), "/dev/"): // which may lead to what this process has open
 	case err == nil && info.Mode().IsRegular():
 		if name, err = filepath.EvalSymlinks(name); err != nil {
 			return err
