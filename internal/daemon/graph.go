@@ -42,11 +42,13 @@ func (w *worker) checkGraph(ctx context.Context, t *nestor.Task, o api.TaskOptio
 	if t.Limits.Descendants == 0 {
 		t.Limits.Descendants = graphDescendants
 	}
+	parent := plan.Run{Task: *t}
+	parent.Task.Limits = t.Limits.Or(nestor.DefaultLimits())
 	for _, name := range slices.Sorted(maps.Keys(o.Graph.Tasks)) {
 		if len(errs) > 0 {
 			break
 		}
-		if _, err := w.graphTask(ctx, plan.Run{Task: *t}, name, o.Graph.Tasks[name].Task); err != nil {
+		if _, err := w.graphTask(ctx, parent, name, o.Graph.Tasks[name].Task); err != nil {
 			errs = append(errs, fmt.Errorf("task %q: %w", name, err))
 		}
 	}
