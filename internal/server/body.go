@@ -65,7 +65,7 @@ func readAll(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 
 // decode reads data, all of it, into v.
 func decode(data []byte, v any) error {
-	if data = bytes.TrimSpace(data); bytes.Equal(data, []byte("null")) {
+	if data = bytes.Trim(data, " \t\r\n"); bytes.Equal(data, []byte("null")) {
 		return problem(http.StatusBadRequest, "body is null: want an object with %s", fieldsOf(v))
 	}
 	d := json.NewDecoder(bytes.NewReader(data))

@@ -350,7 +350,7 @@ func TestWaitReturnsTheEnd(t *testing.T) {
 func FuzzSubmission(f *testing.F) {
 	for _, body := range []string{
 		`{"task": {"agent": "a", "input": "hello", "limits": {"max_turns": 3}, "after": ["0199d3a2-7c1e-7b0a-8f3e-5a1c2b3d4e5f"]}, "key": "k"}`,
-		`{"task": {"schema": {"type": "object"}, "metadata": {"a": "b"}, "data": [1]}}`, `null`, `[]`, `{"task": {}} x`, `{"TASK": {"dir": null}}`, "\xff", ``,
+		`{"task": {"schema": {"type": "object"}, "metadata": {"a": "b"}, "data": [1]}}`, `null`, `[]`, `{"task": {}} x`, `{"TASK": {"dir": null}}`, "\xff", ``, "{}\v",
 	} {
 		f.Add([]byte(body))
 	}
