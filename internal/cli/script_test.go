@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -117,6 +118,9 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("%s is still running", name)
 		}
 	}
+	hup := make(chan os.Signal, 1) // below nohup, it would be ignored by who is started, too
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
 	ts.Check(cmd.Start())
 	p := &process{Cmd: cmd, done: make(chan struct{})}
 	all[name] = p

@@ -264,6 +264,9 @@ const listedInput = 400
 
 func (b *backend) Tree(ctx context.Context, id nestor.ID) ([]api.Run, error) {
 	run, err := b.stands(ctx, id)
+	if err == nil {
+		err = b.engine.Told(ctx, id) // its document may be there before the log knows of it
+	}
 	if err != nil {
 		return nil, err
 	}
