@@ -90,11 +90,11 @@ func dial(ctx context.Context, o daemon.Options) (*link, error) {
 
 // silent says that whoever owns a project does not answer.
 func silent(project string) error {
-	owner := "its owner"
+	last := "" // which may be another one by now
 	if pid := daemon.Owner(project); pid != 0 {
-		owner = fmt.Sprintf("process %d, which owns it,", pid)
+		last = fmt.Sprintf(", which was process %d when this one began,", pid)
 	}
-	return fmt.Errorf("%s: %s does not answer: wait for it, or end it; runs that it has go on with the next command", project, owner)
+	return fmt.Errorf("the owner of %s%s does not answer: wait for it, or see what it does", project, last)
 }
 
 // become makes this process the project's daemon.

@@ -42,7 +42,7 @@ func newRunsList() *cobra.Command {
 	flags.BoolVar(&opts.all, "all", false, "also runs that other runs started")
 	flags.StringVar(&opts.state, "state", "", "only runs in `STATE`: queued, starting, running, waiting, success, partial, error, cancelled")
 	flags.StringVar(&opts.agent, "agent", "", "only runs of the agent `NAME`")
-	flags.StringVar(&opts.since, "since", "", "only runs made since `WHEN`: 2h before now, or 2026-01-02, or 2026-01-02T15:04:05Z")
+	flags.StringVar(&opts.since, "since", "", "only runs made since `WHEN`: 2h for two hours before now, or 2026-01-02, or 2026-01-02T15:04:05Z")
 	flags.IntVar(&opts.limit, "limit", 20, "at most `N` runs")
 	flags.BoolVar(&opts.asJSON, "json", false, "print one JSON document")
 	return cmd
