@@ -201,7 +201,9 @@ type Info struct {
 	Busy    int       `json:"busy"`   // slots
 	Queued  int       `json:"queued"` // runs
 	Ready   int       `json:"ready"`  // CLIs that were started ahead of runs
-	Broker  string    `json:"broker"`
+	// Trees are those that it executes runs of, by their roots.
+	Trees  []nestor.ID `json:"trees"`
+	Broker string      `json:"broker"`
 	// Followers are clients that wait for a run at this moment.
 	Followers int  `json:"followers"`
 	Lone      bool `json:"lone,omitempty"` // it lives as long as one command

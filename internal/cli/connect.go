@@ -62,8 +62,27 @@ func dial(ctx context.Context, o daemon.Options) (*link, error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400) // it starts sooner, and a command's memory is not needed for long
 	}
-	ctx, stop := context.WithTimeoutCause(ctx, connectFor, silent(o.Dir))
+	ctx, stop := context.WithTimeoutCause(ctx, connectFor, errSilent)
 	defer stop()
+	l, err := reach(ctx, o)
+	if errors.Is(err, errSilent) {
+		err = fmt.Errorf("the owner of %s%s does not answer: wait for it, or see what it does", o.Dir, ownerOf(o.Dir))
+	}
+	return l, err
+}
+
+var errSilent = errors.New("the owner of the project does not answer")
+
+// ownerOf says which process owns a project, as a part of a sentence.
+func ownerOf(project string) string {
+	if pid := daemon.Owner(project); pid != 0 {
+		return fmt.Sprintf(", process %d,", pid)
+	}
+	return ""
+}
+
+// reach is dial, for as long as ctx lasts.
+func reach(ctx context.Context, o daemon.Options) (*link, error) {
 	for {
 		client := api.NewClient(daemon.SocketPath(o.Dir))
 		info, err := client.Info(ctx)
@@ -86,15 +105,6 @@ func dial(ctx context.Context, o daemon.Options) (*link, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-}
-
-// silent says that whoever owns a project does not answer.
-func silent(project string) error {
-	last := "" // which may be another one by now
-	if pid := daemon.Owner(project); pid != 0 {
-		last = fmt.Sprintf(", which was process %d when this one began,", pid)
-	}
-	return fmt.Errorf("the owner of %s%s does not answer: wait for it, or see what it does", project, last)
 }
 
 // become makes this process the project's daemon.

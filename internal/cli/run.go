@@ -47,8 +47,9 @@ func newRun() *cobra.Command {
 		Long: `Run an agent and show what it does. Its result is printed in the end.
 
 The run is recorded as it goes, in the project's folder .nestor: after a crash
-it goes on where it was, when the next command of the project runs. If a daemon
-serves the project ('nestor serve'), it does the work; else this command does.
+it goes on where it was, when the next command of the project runs agents, which
+stays until it is done. If a daemon serves the project ('nestor serve'), it does
+the work; else this command does.
 
 Ctrl-C interrupts the run and waits until it has settled; a second one does not
 let it, and a third one does not wait. Without PROMPT the input is read from --input, or from stdin.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -81,8 +82,9 @@ func (f *following) run(parent context.Context) error {
 		end, err := f.follow(ctx, l, interrupts)
 		if err == nil {
 			f.view.close(end.Result)
-			f.linger(ctx, l, interrupts)
-			return errors.Join(f.print(end), f.leave(l))
+			printed := f.print(end)
+			f.linger(ctx, l, end.Root, interrupts)
+			return errors.Join(printed, f.leave(l))
 		}
 		closed := f.leave(l)
 		if l.own || !gone(err) {
@@ -304,23 +306,24 @@ func (f *following) ended(ctx context.Context, client *api.Client) (api.Run, err
 const lingerFor = time.Second
 
 // linger keeps the daemon in this process alive as long as other commands follow
-// runs that it has.
-func (f *following) linger(ctx context.Context, l *link, interrupts <-chan os.Signal) {
+// runs that it has, or it executes some that nobody follows: those that a crash has
+// left, which a command that only passes by would begin and leave again.
+func (f *following) linger(ctx context.Context, l *link, own nestor.ID, interrupts <-chan os.Signal) {
 	if !l.own || f.hits > 0 {
 		return
 	}
-	others, last := false, time.Now() // whether there were some, and when they were seen last
+	told, last := false, time.Now() // whether it was said, and when there was a reason last
 	for {
-		info, err := l.client.Info(ctx)
-		if err != nil || info.Followers == 0 && (!others || time.Since(last) > lingerFor) {
+		why, err := needed(ctx, l.client, own)
+		if err != nil || why == "" && (!told || time.Since(last) > lingerFor) {
 			return
 		}
-		if info.Followers > 0 {
+		if why != "" {
 			last = time.Now()
-			if !others && !f.opts.quiet {
-				fmt.Fprintln(f.stderr, "nestor: done; staying while other commands follow runs in this process (Ctrl-C hands them over; 'nestor serve' would own the project instead)")
+			if !told && !f.opts.quiet {
+				fmt.Fprintf(f.stderr, "nestor: done; staying while %s (Ctrl-C hands them over; 'nestor serve' would own the project instead)\n", why)
 			}
-			others = true
+			told = true
 		}
 		select {
 		case <-interrupts:
@@ -328,6 +331,25 @@ func (f *following) linger(ctx context.Context, l *link, interrupts <-chan os.Si
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+}
+
+// needed says what the daemon in this process is needed for besides a tree of its own;
+// empty if for nothing.
+func needed(ctx context.Context, client *api.Client, own nestor.ID) (why string, err error) {
+	info, err := client.Info(ctx)
+	switch {
+	case err != nil:
+		return "", err
+	case info.Followers > 0:
+		return "other commands follow runs in this process", nil
+	case info.Busy == 0:
+		return "", nil
+	}
+	i := slices.IndexFunc(info.Trees, func(root nestor.ID) bool { return root != own }) // whose slot may not be free yet
+	if i < 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("what was left before goes on, such as run %s", info.Trees[i]), nil
 }
 
 // runResult is what --json prints.

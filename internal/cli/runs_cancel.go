@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,10 +34,22 @@ func newRunsCancel() *cobra.Command {
 	return cmd
 }
 
+// endFor is how long a run that nobody works on, and all below it, may take to end.
+const endFor = 5 * time.Second
+
 func runsCancel(ctx context.Context, client *api.Client, w io.Writer, id nestor.ID, c api.Cancellation) error {
 	if err := client.Cancel(ctx, id, c); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "run %s is told to end\n", id)
+	said := "is told to end"
+	if info, err := client.Info(ctx); err == nil && info.Lone && info.Idle && info.Broker == "embedded" {
+		// Nobody works on it: it ends here, if it is let.
+		ctx, stop := context.WithTimeout(ctx, endFor)
+		defer stop()
+		if _, err := client.Wait(ctx, id); err == nil {
+			said = "has ended: nobody worked on it"
+		}
+	}
+	_, err := fmt.Fprintf(w, "run %s %s\n", id, said)
 	return err
 }

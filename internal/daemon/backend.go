@@ -363,7 +363,7 @@ func (b *backend) Info(ctx context.Context) (api.Info, error) {
 	}
 	return api.Info{
 		Ready: ready, Version: b.opts.Version, PID: os.Getpid(), Project: b.opts.Dir, Started: b.began, Slots: stats.Total, Busy: stats.Total - stats.Free - stats.Idle,
-		Queued: len(queued), Broker: where, Lone: b.opts.Lone, Idle: b.opts.Idle, Followers: int(b.followers.Load()),
+		Queued: len(queued), Trees: b.engine.Trees(), Broker: where, Lone: b.opts.Lone, Idle: b.opts.Idle, Followers: int(b.followers.Load()),
 	}, nil
 }
 

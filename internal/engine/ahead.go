@@ -142,9 +142,9 @@ func (e *Engine) decideAhead(todo inputs) (cancels []plan.Tell) {
 			continue // it has ended since
 		}
 		was := r.run.Stop
-		if e.ahead.decide(id, plan.Together(ins), &todo, &cancels) != nil {
+		if e.ahead.decide(id, e.freed(r.run, ins...), &todo, &cancels) != nil {
 			for _, in := range ins {
-				e.ahead.decide(id, in, &todo, &cancels) // what is refused was heard before
+				e.ahead.decide(id, e.freed(r.run, in), &todo, &cancels) // what is refused was heard before
 			}
 		}
 		if r.run.Stop && !was {
@@ -215,7 +215,7 @@ func (e *Engine) giveAhead(id nestor.ID, group []*gift) bool {
 	}
 	was := r.run.Stop
 	for _, g := range group {
-		g.err = e.ahead.decide(id, g.in, &todo, &cancels)
+		g.err = e.ahead.decide(id, e.freed(r.run, g.in), &todo, &cancels)
 		if e.ahead.changed[id] == nil { // nothing is to be written
 			g.en = r.base
 			close(g.done)

@@ -337,7 +337,8 @@ const (
 	felledBegin                = 1 + (felledBreadth-1)*(1+(felledBreadth-1)*felledBreadth)
 )
 
-// felled is an engine that is alone, has a tree grow and cancels it.
+// felled is an engine that is alone, has a tree grow and, unless it is to be left so,
+// cancels it.
 func felled() error {
 	ctx := context.Background()
 	engine.Scatter(os.Getenv("SCATTER") != "")
@@ -356,7 +357,9 @@ func felled() error {
 		<-begun
 	}
 	fmt.Println("grown", id)
-	err = e.Cancel(ctx, id, nestor.Cause{By: "ada"}, false)
+	if os.Getenv("GROWN") == "" {
+		err = e.Cancel(ctx, id, nestor.Cause{By: "ada"}, false)
+	}
 	io.Copy(io.Discard, os.Stdin)
 	return err
 }
@@ -394,4 +397,23 @@ func TestCancelOutlivesAKill(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A tree whose workers were killed ends when it is cancelled, also in a process that does
+// not work: nobody has to take its tasks for that.
+func TestCancelEndsWhatAKillLeft(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, "felled", "DIR="+dir, "GROWN=1")
+	id := nestor.ID(p.expect("grown "))
+	p.kill()
+	n := open(t, embedded(t, dir), private, 0, nil)
+	if run, err := n.Get(within(t), id); err != nil || run.Worker == "" {
+		t.Fatalf("it is worked on by %q: %v", run.Worker, err)
+	}
+	for range 2 { // the second time it may have ended
+		if err := n.Cancel(within(t), id, nestor.Cause{By: "ada"}, false); err != nil && !errors.Is(err, nestor.ErrEnded) {
+			t.Fatal(err)
+		}
+	}
+	allCancelled(t, n, id)
 }

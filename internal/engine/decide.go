@@ -210,7 +210,7 @@ var errConflict = errors.New("the document was changed by somebody else")
 // decide gives inputs to a run as it stands in en, which it returns if nothing
 // changes. If one of them is refused, none is given.
 func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, ins []plan.Input) (next *entry, refused, err error) {
-	run, commands, refused := plan.Decide(en.doc.Run, plan.Together(ins), time.Now())
+	run, commands, refused := plan.Decide(en.doc.Run, e.freed(en.doc.Run, ins...), time.Now())
 	if refused != nil {
 		return nil, refused, nil
 	}
@@ -261,6 +261,26 @@ func (e *Engine) decide(ctx context.Context, id nestor.ID, en *entry, ins []plan
 		go carry()
 	}
 	return next, nil, nil
+}
+
+// freed returns inputs as one. What has a run end takes it from a worker that was lost,
+// where that is known: nobody else works, and this process has another name. It ends
+// then, and does not wait until somebody takes its task.
+func (e *Engine) freed(run plan.Run, ins ...plan.Input) plan.Input {
+	lost := e.opts.Alone && run.Worker != "" && run.Worker != e.opts.Name
+	if lost && slices.ContainsFunc(ins, ends) {
+		ins = append(ins[:len(ins):len(ins)], plan.Release{Fence: run.Fence})
+	}
+	return plan.Together(ins)
+}
+
+// ends tells whether an input has a run end that is at work.
+func ends(in plan.Input) bool {
+	switch in.(type) {
+	case plan.Cancel, plan.Timer:
+		return true
+	}
+	return false
 }
 
 // same tells whether nothing changed.

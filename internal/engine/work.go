@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -138,6 +140,22 @@ func (e *Engine) vacate(free []Slot) {
 		e.offers.Add(-1)
 		slot.Release()
 	}
+}
+
+// Trees returns the roots of the runs that are executed in this process.
+func (e *Engine) Trees() []nestor.ID {
+	e.mu.Lock()
+	working := slices.Collect(maps.Values(e.working))
+	e.mu.Unlock()
+	roots := map[nestor.ID]bool{}
+	for _, x := range working {
+		if root := x.Run().Root; root != "" { // else it is about to begin
+			roots[root] = true
+		}
+	}
+	list := slices.AppendSeq([]nestor.ID{}, maps.Keys(roots))
+	slices.Sort(list)
+	return list
 }
 
 // repairFirst is how long what was left undone may keep others from their work.

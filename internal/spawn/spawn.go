@@ -142,7 +142,8 @@ func (r *Run) Spawn(ctx context.Context, s api.Spawn) (api.Child, error) {
 		return api.Child{}, err
 	}
 	if s.Background {
-		if err := r.engine.Arrived(ctx, id); err != nil {
+		// If it takes long it comes all the same: the run that starts it knows of it.
+		if err := r.engine.Arrived(ctx, id); err != nil && !errors.Is(err, nestor.ErrRunNotFound) {
 			return api.Child{}, err
 		}
 		return api.Child{Run: id, Root: parent.Root, Parent: r.id, Depth: parent.Depth() + 1, Name: s.Name, Agent: s.Agent, Status: nestor.Queued}, nil
