@@ -194,11 +194,11 @@ var architecture = rules{
 		},
 		"internal/spawn": {
 			why:  "what an agent can do with others; who executes it, and on what, is behind its interfaces",
-			ours: []string{".", "api", "internal/permission", "internal/plan"},
+			ours: []string{".", "agent", "api", "internal/permission", "internal/plan"},
 			outside: allow{
-				"os":                                     "the folders of sessions",
-				"net/http":                               "the statuses of problems",
-				"github.com/modelcontextprotocol/go-sdk": "the tools that agents have",
+				"os":                              "the folders of sessions",
+				"net/http":                        "the statuses of problems",
+				"github.com/google/jsonschema-go": "what the tools of agents are given follows a schema",
 			},
 		},
 		"internal/server": {

@@ -135,8 +135,8 @@ type Limits struct {
 	Timeout      time.Duration
 }
 
-// MCPServer is a server whose tools an agent may use. One of Command, URL and
-// Server is set.
+// MCPServer is a server whose tools an agent may use. One of Command, URL, Server
+// and Tools is set.
 type MCPServer struct {
 	Command string // with Args and Env: a program that speaks on its stdin and stdout
 	Args    []string
@@ -144,6 +144,9 @@ type MCPServer struct {
 	URL     string // with Headers: streamable HTTP
 	Headers map[string]string
 	Server  *mcp.Server // in this process
+	Tools   []Tool      // likewise, with Instructions: who calls tools itself calls these without the protocol
+
+	Instructions string // what a model is told of Tools, all together; empty means nothing
 }
 
 // Message is what goes to an agent and comes from it.

@@ -145,10 +145,15 @@ func serversOf(servers map[string]agent.MCPServer) (map[string]claude.MCPServer,
 		}
 		if s.Server != nil {
 			forms++
-			all[name] = &claude.InProcess{Server: s.Server}
+		}
+		if s.Tools != nil {
+			forms++
+		}
+		if server := s.InProcess(name); server != nil {
+			all[name] = &claude.InProcess{Server: server}
 		}
 		if forms != 1 {
-			errs = append(errs, fmt.Errorf("MCP server %q has %d of Command, URL and Server: set one", name, forms))
+			errs = append(errs, fmt.Errorf("MCP server %q has %d of Command, URL, Server and Tools: set one", name, forms))
 		}
 	}
 	return all, errors.Join(errs...)

@@ -98,8 +98,8 @@ func TestBadConfig(t *testing.T) {
 		{agent.Config{Credentials: map[string]string{"mode": "telepathy"}}, `there is no mode "telepathy"; there are: query, client`},
 		{agent.Config{PermissionMode: "yolo"}, `there is no permission mode "yolo"; there are: default, acceptEdits, bypassPermissions, plan, dontAsk, auto`},
 		{agent.Config{SettingSources: []string{"global"}}, `there is no setting source "global"; there are: user, project, local`},
-		{agent.Config{MCPServers: map[string]agent.MCPServer{"x": {}}}, `MCP server "x" has 0 of Command, URL and Server: set one`},
-		{agent.Config{MCPServers: map[string]agent.MCPServer{"x": {Command: "a", URL: "b"}}}, `MCP server "x" has 2 of Command, URL and Server: set one`},
+		{agent.Config{MCPServers: map[string]agent.MCPServer{"x": {}}}, `MCP server "x" has 0 of Command, URL, Server and Tools: set one`},
+		{agent.Config{MCPServers: map[string]agent.MCPServer{"x": {Command: "a", URL: "b"}}}, `MCP server "x" has 2 of Command, URL, Server and Tools: set one`},
 		{agent.Config{Credentials: map[string]string{"partial": "maybe"}}, `the credential "partial" is "maybe"`},
 	} {
 		a, err := New(Options{}).Create(t.Context(), test.config)

@@ -53,7 +53,7 @@ func (a *player) connect(ctx context.Context, name string) (*mcp.ClientSession, 
 	if s := a.servers[name]; s != nil {
 		return s, nil
 	}
-	server := a.config.MCPServers[name].Server
+	server := a.config.MCPServers[name].InProcess(name)
 	if server == nil {
 		return nil, errors.New("the agent has no such server in this process")
 	}

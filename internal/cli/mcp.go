@@ -62,7 +62,7 @@ func speakMCP(ctx context.Context, cmd *cobra.Command, v spawn.Verbs) error {
 	if !ok {
 		in = io.NopCloser(cmd.InOrStdin())
 	}
-	err := spawn.NewServer(v, true, nil).Run(ctx, &mcp.IOTransport{Reader: in, Writer: nopCloser{cmd.OutOrStdout()}})
+	err := spawn.Server(v, true).InProcess(spawn.ServerName).Run(ctx, &mcp.IOTransport{Reader: in, Writer: nopCloser{cmd.OutOrStdout()}})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return nil
 	}

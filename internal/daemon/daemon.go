@@ -109,8 +109,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer rest(&err)
-	schemas := new(spawn.Schemas)
-	b, h, err := d.open(ctx, home, left, schemas)
+	b, h, err := d.open(ctx, home, left)
 	if err != nil {
 		return err
 	}
@@ -130,7 +129,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer w.runner.Wait()
-	w.engine, w.schemas, w.shared = e, schemas, !private
+	w.engine, w.shared = e, !private
 	ln, err := server.Listen(socket)
 	if err != nil {
 		return err
@@ -187,10 +186,9 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// open opens the broker and the history, kills what an earlier owner of the project
-// may have left running, and makes the schemas of the tools that agents have for each
-// other, all at once.
-func (d *Daemon) open(ctx context.Context, home string, left bool, schemas *spawn.Schemas) (b *broker.Broker, h *history.History, err error) {
+// open opens the broker and the history, and kills what an earlier owner of the project
+// may have left running, all at once.
+func (d *Daemon) open(ctx context.Context, home string, left bool) (b *broker.Broker, h *history.History, err error) {
 	var g errgroup.Group
 	g.Go(func() (err error) {
 		b, err = d.openBroker(ctx, home)
@@ -199,10 +197,6 @@ func (d *Daemon) open(ctx context.Context, home string, left bool, schemas *spaw
 	g.Go(func() (err error) {
 		h, err = history.Open(ctx, history.Options{Path: filepath.Join(home, "history.db")})
 		return err
-	})
-	g.Go(func() error {
-		spawn.NewServer(nil, true, schemas) // the first one takes some milliseconds
-		return nil
 	})
 	g.Go(func() error {
 		if !left {

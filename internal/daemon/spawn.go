@@ -65,7 +65,7 @@ func (w *worker) enter(x *engine.Execution, h *host, r *runner.Run) error {
 		return err
 	}
 	delegates := w.delegates(run, options) == nil
-	r.Servers = map[string]agent.MCPServer{spawn.ServerName: {Server: spawn.NewServer(m.run, delegates, w.schemas)}}
+	r.Servers = map[string]agent.MCPServer{spawn.ServerName: spawn.Server(m.run, delegates)}
 	r.Approved = spawn.Tools(delegates)
 	if delegates && w.alike(run, options) {
 		own := ""

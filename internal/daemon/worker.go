@@ -82,7 +82,6 @@ type worker struct {
 	// does. It is set before runs are executed.
 	define  func(context.Context, *nestor.Task) error
 	tokens  spawn.Tokens
-	schemas *spawn.Schemas // of the tools that agents have for each other; may be nil
 	permits spawn.Permits
 	folders *spawn.Folders // of sessions; set with engine, nil in a worker elsewhere
 	notes   *slog.Logger

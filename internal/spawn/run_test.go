@@ -343,7 +343,7 @@ func TestAnswersForRolesAreBounded(t *testing.T) {
 func call(t *testing.T, v spawn.Verbs, delegates bool, name string, args map[string]any) (string, bool) {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
-	server, err := spawn.NewServer(v, delegates, nil).Connect(t.Context(), there, nil)
+	server, err := spawn.Server(v, delegates).InProcess("nestor").Connect(t.Context(), there, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -424,7 +424,7 @@ func TestAgentOf(t *testing.T) {
 // Models write what a tool is given in the order of its schema.
 func TestAgentIsNamedFirst(t *testing.T) {
 	server, client := mcp.NewInMemoryTransports()
-	if _, err := spawn.NewServer(newWorld().run(), true, nil).Connect(t.Context(), server, nil); err != nil {
+	if _, err := spawn.Server(newWorld().run(), true).InProcess("nestor").Connect(t.Context(), server, nil); err != nil {
 		t.Fatal(err)
 	}
 	var wire bytes.Buffer

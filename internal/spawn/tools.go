@@ -3,14 +3,17 @@ package spawn
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/agent"
 	"github.com/dfaf701a/nestor/api"
 )
 
@@ -115,93 +118,135 @@ type askInput struct {
 	Default  string   `json:"default,omitempty" jsonschema:"the answer that counts when none comes in time"`
 }
 
-// Schemas are those of the tools, which servers can share. The zero value has none
-// yet.
-type Schemas = mcp.SchemaCache
-
-// NewServer returns an MCP server with the tools of an agent; with delegates also
-// with those that start others and wait for them. It may serve any number of
-// sessions. With schemas, which may be nil, a second one is made in a fraction of
-// the time.
-func NewServer(v Verbs, delegates bool, schemas *Schemas) *mcp.Server {
-	s := mcp.NewServer(&mcp.Implementation{Name: ServerName, Title: "Nestor", Version: "1"}, &mcp.ServerOptions{
-		Instructions: "Start other agents, wait for them, write to them, ask the person at the root.",
-		SchemaCache:  schemas,
-	})
+// Server returns the tools of an agent as a server; with delegates also those that start
+// others and wait for them.
+func Server(v Verbs, delegates bool) agent.MCPServer {
 	// A client runs calls that only read side by side. To spawn is one: what the
 	// child may change is decided by its own rights, call by call.
-	sideBySide := &mcp.ToolAnnotations{ReadOnlyHint: true}
+	const sideBySide = true
+	var tools []agent.Tool
 	if delegates {
-		addTool(s, &mcp.Tool{
-			Name: "spawn", Annotations: sideBySide,
-			Description: "Start an agent below you, and get its result: {run, status, output, structured_output, cost_usd, error}. It works in your folder with your tools, or fewer. " +
-				"With background it returns {run} at once: go on with other work, and wait later. To have several work at once, start them in the background, then wait. " +
-				"If it is refused, the error names the limit and what is left of it.",
-		}, func(ctx context.Context, in spawnInput) (any, error) {
-			s, err := in.spawn()
-			if err != nil {
-				return nil, err
-			}
-			return v.Spawn(ctx, s)
-		})
-		addTool(s, &mcp.Tool{
-			Name: "wait", Annotations: sideBySide,
-			Description: "Wait for agents that you started, and get their results. It costs nothing to wait, however long it takes.",
-		}, func(ctx context.Context, in waitInput) (any, error) {
-			timeout, err := spanOf(in.Timeout)
-			if err != nil {
-				return nil, err
-			}
-			list, err := v.Await(ctx, api.WaitFor{Runs: in.Runs, Any: in.Any, Timeout: timeout})
-			return map[string][]api.Child{"runs": append([]api.Child{}, list...)}, err
-		})
-	}
-	addTool(s, &mcp.Tool{
-		Name: "send", Description: "Write to other agents: to those below you, or to the one that started you. They get it at their next turn.",
-	}, func(ctx context.Context, in sendInput) (any, error) {
-		to, err := v.Write(ctx, api.Letter{To: in.To, Content: in.Content})
-		return map[string][]nestor.ID{"to": to}, err
-	})
-	addTool(s, &mcp.Tool{
-		Name: "inbox", Annotations: sideBySide, Description: "Read what others have written to you and you have not read yet.",
-	}, func(ctx context.Context, in inboxInput) (any, error) {
-		list, err := v.Inbox(ctx)
-		return map[string][]api.Letter{"letters": append([]api.Letter{}, list...)}, err
-	})
-	addTool(s, &mcp.Tool{
-		Name: "progress", Description: "Say what you do now and how far you are, for the person who watches.",
-	}, func(ctx context.Context, in progressInput) (any, error) {
-		return map[string]bool{"ok": true}, v.Report(ctx, api.Progress{Activity: in.Activity, Percent: in.Percent})
-	})
-	addTool(s, &mcp.Tool{
-		Name: "ask_person", Annotations: sideBySide,
-		Description: "Ask the person at the root, who sees little of what you see, and wait for the answer. Use it for what only a person can decide.",
-	}, func(ctx context.Context, in askInput) (any, error) {
-		timeout, err := spanOf(in.Timeout)
-		if err != nil {
-			return nil, err
+		tools = []agent.Tool{
+			newTool("spawn", sideBySide,
+				"Start an agent below you, and get its result: {run, status, output, structured_output, cost_usd, error}. It works in your folder with your tools, or fewer. "+
+					"With background it returns {run} at once: go on with other work, and wait later. To have several work at once, start them in the background, then wait. "+
+					"If it is refused, the error names the limit and what is left of it.",
+				func(ctx context.Context, in spawnInput) (any, error) {
+					s, err := in.spawn()
+					if err != nil {
+						return nil, err
+					}
+					return v.Spawn(ctx, s)
+				}),
+			newTool("wait", sideBySide,
+				"Wait for agents that you started, and get their results. It costs nothing to wait, however long it takes.",
+				func(ctx context.Context, in waitInput) (any, error) {
+					timeout, err := spanOf(in.Timeout)
+					if err != nil {
+						return nil, err
+					}
+					list, err := v.Await(ctx, api.WaitFor{Runs: in.Runs, Any: in.Any, Timeout: timeout})
+					return map[string][]api.Child{"runs": append([]api.Child{}, list...)}, err
+				}),
 		}
-		return v.Ask(ctx, api.Question{Question: in.Question, Options: in.Options, Timeout: timeout, Default: in.Default})
-	})
-	return s
+	}
+	tools = append(tools,
+		newTool("send", !sideBySide,
+			"Write to other agents: to those below you, or to the one that started you. They get it at their next turn.",
+			func(ctx context.Context, in sendInput) (any, error) {
+				to, err := v.Write(ctx, api.Letter{To: in.To, Content: in.Content})
+				return map[string][]nestor.ID{"to": to}, err
+			}),
+		newTool("inbox", sideBySide,
+			"Read what others have written to you and you have not read yet.",
+			func(ctx context.Context, in inboxInput) (any, error) {
+				list, err := v.Inbox(ctx)
+				return map[string][]api.Letter{"letters": append([]api.Letter{}, list...)}, err
+			}),
+		newTool("progress", !sideBySide,
+			"Say what you do now and how far you are, for the person who watches.",
+			func(ctx context.Context, in progressInput) (any, error) {
+				return map[string]bool{"ok": true}, v.Report(ctx, api.Progress{Activity: in.Activity, Percent: in.Percent})
+			}),
+		newTool("ask_person", sideBySide,
+			"Ask the person at the root, who sees little of what you see, and wait for the answer. Use it for what only a person can decide.",
+			func(ctx context.Context, in askInput) (any, error) {
+				timeout, err := spanOf(in.Timeout)
+				if err != nil {
+					return nil, err
+				}
+				return v.Ask(ctx, api.Question{Question: in.Question, Options: in.Options, Timeout: timeout, Default: in.Default})
+			}),
+	)
+	return agent.MCPServer{Tools: tools, Instructions: "Start other agents, wait for them, write to them, ask the person at the root."}
 }
 
-// addTool adds a tool that answers with JSON. What goes wrong is an answer too, for
+// newTool returns a tool that answers with JSON. What goes wrong is an answer too, for
 // the agent to act on.
-func addTool[In any](s *mcp.Server, t *mcp.Tool, do func(context.Context, In) (any, error)) {
-	mcp.AddTool(s, t, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
-		answer, err := do(ctx, in)
+func newTool[In any](name string, sideBySide bool, description string, do func(context.Context, In) (any, error)) agent.Tool {
+	return agent.Tool{
+		Name: name, Description: description, Schema: schemas()[name], ReadOnly: sideBySide,
+		Call: func(ctx context.Context, input json.RawMessage) (string, error) {
+			var in In
+			if err := read(name, input, &in); err != nil {
+				return "", err
+			}
+			answer, err := do(ctx, in)
+			if err != nil {
+				return "", err
+			}
+			var text bytes.Buffer
+			encoder := json.NewEncoder(&text)
+			encoder.SetEscapeHTML(false)
+			err = encoder.Encode(answer)
+			return strings.TrimSpace(text.String()), err
+		},
+	}
+}
+
+// schemasFile has the schemas of the inputs, by the names of the tools, as they follow
+// from the types: to make them takes milliseconds, and each command would. The test of
+// the tools writes it.
+//
+//go:embed schemas.json
+var schemasFile []byte
+
+var schemas = sync.OnceValue(func() (all map[string]json.RawMessage) {
+	if err := json.Unmarshal(schemasFile, &all); err != nil {
+		panic(err) // it is a part of the program
+	}
+	return all
+})
+
+// resolved has the schemas as what inputs are checked with.
+var resolved = sync.OnceValue(func() map[string]*jsonschema.Resolved {
+	all := map[string]*jsonschema.Resolved{}
+	for name, text := range schemas() {
+		var schema jsonschema.Schema
+		err := json.Unmarshal(text, &schema)
+		if err == nil {
+			all[name], err = schema.Resolve(nil)
+		}
 		if err != nil {
-			return nil, nil, err
+			panic(err) // as above
 		}
-		var text bytes.Buffer
-		encoder := json.NewEncoder(&text)
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(answer); err != nil {
-			return nil, nil, err
-		}
-		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.TrimSpace(text.String())}}}, nil, nil
-	})
+	}
+	return all
+})
+
+// read reads the input of a tool, if it follows its schema.
+func read(tool string, input json.RawMessage, in any) error {
+	if len(input) == 0 {
+		input = json.RawMessage("{}")
+	}
+	var object map[string]any
+	if err := json.Unmarshal(input, &object); err != nil {
+		return fmt.Errorf("the input of %s is no JSON object: %w", tool, err)
+	}
+	if err := resolved()[tool].Validate(object); err != nil {
+		return fmt.Errorf("the input of %s: %w", tool, err)
+	}
+	return json.Unmarshal(input, in)
 }
 
 // spawn returns what is asked for.

@@ -96,13 +96,14 @@ const (
 // end of a server: calls then connect it again, or fail.
 func (s *Servers) Tools(ctx context.Context) ([]Tool, []ServerStatus) {
 	statuses := make([]ServerStatus, len(s.list))
-	found := make([][]*mcp.Tool, len(s.list))
+	found := make([][]Tool, len(s.list))
+	unusable := make([][]string, len(s.list))
 	var work sync.WaitGroup
 	for i, sv := range s.list {
+		statuses[i] = ServerStatus{Name: sv.name, Status: "connected"}
 		work.Go(func() {
-			statuses[i] = ServerStatus{Name: sv.name, Status: "connected"}
 			var err error
-			if found[i], err = sv.offered(ctx); err != nil {
+			if found[i], unusable[i], err = sv.tools(ctx); err != nil {
 				statuses[i].Status, statuses[i].Error = "failed", err.Error()
 			}
 		})
@@ -110,25 +111,48 @@ func (s *Servers) Tools(ctx context.Context) ([]Tool, []ServerStatus) {
 	work.Wait()
 	var tools []Tool
 	taken := map[string]bool{}
-	for i, sv := range s.list {
-		var unusable []string
-		for _, t := range found[i] {
-			tool, err := sv.tool(t)
-			if err == nil && taken[tool.Name] {
-				err = errors.New("another tool has the same name")
-			}
-			if err != nil {
-				unusable = append(unusable, fmt.Sprintf("%s (%v)", clip(t.Name, 100), err))
+	for i := range s.list {
+		for _, tool := range found[i] {
+			if taken[tool.Name] {
+				unusable[i] = append(unusable[i], without(tool.Name, errors.New("another tool has the same name")))
 				continue
 			}
 			taken[tool.Name] = true
 			tools = append(tools, tool)
 		}
-		if unusable != nil {
-			statuses[i].Error = clip("tools that cannot be used: "+strings.Join(unusable, ", "), 1000)
+		if unusable[i] != nil {
+			statuses[i].Error = clip("tools that cannot be used: "+strings.Join(unusable[i], ", "), 1000)
 		}
 	}
 	return tools, statuses
+}
+
+// without says that a tool is left out.
+func without(tool string, err error) string { return fmt.Sprintf("%s (%v)", clip(tool, 100), err) }
+
+// tools returns the tools that the server has now, by their names, and says which of
+// them cannot be used. Those of this process are called as they are.
+func (sv *server) tools(ctx context.Context) (list []Tool, unusable []string, err error) {
+	if sv.config.Tools != nil {
+		if err := sv.check(); err != nil {
+			return nil, nil, err
+		}
+		for _, t := range sv.config.Tools {
+			list = append(list, sv.native(t))
+		}
+		slices.SortFunc(list, func(a, b Tool) int { return cmp.Compare(a.Name, b.Name) })
+		return list, nil, nil
+	}
+	offered, err := sv.offered(ctx)
+	for _, t := range offered {
+		tool, err := sv.tool(t)
+		if err != nil {
+			unusable = append(unusable, without(t.Name, err))
+			continue
+		}
+		list = append(list, tool)
+	}
+	return list, unusable, err
 }
 
 // Close ends all servers: the processes that were started, with all that they
@@ -301,19 +325,28 @@ func (sv *server) connect(ctx context.Context) (*connection, error) {
 	return c, nil
 }
 
-// transport returns how the server is reached, and notes in c what has to be
-// closed with it.
-func (sv *server) transport(ctx context.Context, c *connection) (mcp.Transport, error) {
-	config := sv.config
+// check tells whether it is known where the server is.
+func (sv *server) check() error {
 	kinds := 0
-	for _, set := range []bool{config.Command != "", config.URL != "", config.Server != nil} {
+	for _, set := range []bool{sv.config.Command != "", sv.config.URL != "", sv.config.Server != nil, sv.config.Tools != nil} {
 		if set {
 			kinds++
 		}
 	}
+	if kinds != 1 {
+		return errors.New("one of Command, URL, Server and Tools has to be set")
+	}
+	return nil
+}
+
+// transport returns how the server is reached, and notes in c what has to be
+// closed with it.
+func (sv *server) transport(ctx context.Context, c *connection) (mcp.Transport, error) {
+	if err := sv.check(); err != nil {
+		return nil, err
+	}
+	config := sv.config
 	switch {
-	case kinds != 1:
-		return nil, errors.New("one of Command, URL and Server has to be set")
 	case config.Server != nil:
 		ours, theirs := mcp.NewInMemoryTransports()
 		session, err := claude.ConnectServer(context.WithoutCancel(ctx), config.Server, theirs)

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/dfaf701a/nestor/agent"
 	"github.com/dfaf701a/nestor/claude"
 )
 
@@ -40,6 +41,23 @@ func (sv *server) tool(t *mcp.Tool) (Tool, error) {
 			return sv.call(ctx, name, t.Name, input)
 		},
 	}, nil
+}
+
+// native makes a tool of one in this process.
+func (sv *server) native(t agent.Tool) Tool {
+	return Tool{
+		Name: claude.ToolName(sv.name, t.Name), Description: t.Description, Schema: t.Schema, ReadOnly: t.ReadOnly,
+		Run: func(ctx context.Context, input json.RawMessage) (Result, error) {
+			text, err := t.Call(ctx, input)
+			switch {
+			case err != nil && ctx.Err() != nil:
+				return Result{}, context.Cause(ctx)
+			case err != nil:
+				return Result{}, tell("%s", err)
+			}
+			return Result{Text: text}, nil
+		},
+	}
 }
 
 // call calls a tool. A server that had ended is connected to again, once, and

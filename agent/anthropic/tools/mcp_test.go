@@ -233,7 +233,7 @@ func TestMCPFailuresAreAStatus(t *testing.T) {
 	if len(tools) == 0 {
 		t.Error("no tools of the good one")
 	}
-	for i, want := range []string{"no such file", "I cannot find my config", "", "it took more than 2s", "one of Command, URL and Server", "refused", "one of Command, URL and Server"} {
+	for i, want := range []string{"no such file", "I cannot find my config", "", "it took more than 2s", "one of Command, URL, Server and Tools", "refused", "one of Command, URL, Server and Tools"} {
 		st := statuses[i]
 		if (want == "") != (st.Status == "connected") || !strings.Contains(st.Error, want) {
 			t.Errorf("%+v", st)
@@ -412,5 +412,39 @@ func TestMCPHandlerThatPanics(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the call is answered with %v, want %q", err, want)
 		}
+	}
+}
+
+// Tools of this process are called as they are: nothing is connected, and what they say
+// is the result.
+func TestToolsOfThisProcess(t *testing.T) {
+	schema := json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}}}`)
+	stop, cancel := context.WithCancelCause(t.Context())
+	servers := NewServers(map[string]agent.MCPServer{"own": {Tools: []agent.Tool{
+		{Name: "say", Description: "Says it.", Schema: schema, Call: func(_ context.Context, input json.RawMessage) (string, error) { return string(input), nil }},
+		{Name: "fail", Schema: schema, ReadOnly: true, Call: func(context.Context, json.RawMessage) (string, error) { return "", errors.New("100% wrong") }},
+		{Name: "hang", Schema: schema, Call: func(ctx context.Context, _ json.RawMessage) (string, error) {
+			cancel(errors.New("enough"))
+			<-ctx.Done()
+			return "", ctx.Err()
+		}},
+	}}}, ServersOptions{})
+	defer servers.Close()
+	list, statuses := servers.Tools(t.Context())
+	if len(list) != 3 || statuses[0] != (ServerStatus{Name: "own", Status: "connected"}) {
+		t.Fatalf("%d tools: %+v", len(list), statuses)
+	}
+	fail, hang, say := list[0], list[1], list[2]
+	if say.Name != "mcp__own__say" || say.Description != "Says it." || string(say.Schema) != string(schema) || say.ReadOnly || !fail.ReadOnly {
+		t.Errorf("they are %+v and %+v", say, fail)
+	}
+	if r, err := say.Run(t.Context(), json.RawMessage(`{"text":"hi"}`)); err != nil || r.Text != `{"text":"hi"}` {
+		t.Errorf("it says %q, %v", r.Text, err)
+	}
+	if _, err := fail.Run(t.Context(), nil); err == nil || err.Error() != "100% wrong" {
+		t.Errorf("it fails with %v", err)
+	}
+	if _, err := hang.Run(stop, nil); err == nil || err.Error() != "enough" {
+		t.Errorf("a call that is given up fails with %v", err)
 	}
 }
