@@ -250,13 +250,13 @@ var architecture = rules{
 			},
 		},
 		"internal/toolserver": {
-			why: "it makes a server of commands, and knows nothing of who uses it",
+			why:  "it makes tools of commands, and knows nothing of who uses them",
+			ours: []string{"agent"},
 			outside: allow{
-				"os":                                     "the environment of commands",
-				"os/exec":                                "the commands of custom tools; they end with the call, and their group with them",
-				"syscall":                                "process groups",
-				"github.com/modelcontextprotocol/go-sdk": "a server in this process, which every provider can use",
-				"github.com/google/jsonschema-go":        "an input follows its schema before it is an argument",
+				"os":                              "the environment of commands",
+				"os/exec":                         "the commands of custom tools; they end with the call, and their group with them",
+				"syscall":                         "process groups",
+				"github.com/google/jsonschema-go": "an input follows its schema before it is an argument",
 			},
 		},
 		"internal/workspace": {

@@ -148,11 +148,11 @@ func (w *worker) servers(d agentfile.Definition, run runner.Run, tools []string,
 		}
 	}
 	if len(custom) > 0 {
-		s, err := toolserver.New(agentfile.CustomServer, "1", custom, o)
+		tools, err := toolserver.New(custom, o)
 		if err != nil {
 			return nil, fmt.Errorf("the custom tools of %s: %w", d.Source.File, err)
 		}
-		all[agentfile.CustomServer] = agent.MCPServer{Server: s}
+		all[agentfile.CustomServer] = agent.MCPServer{Tools: tools}
 	}
 	return all, nil
 }

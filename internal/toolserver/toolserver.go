@@ -1,6 +1,5 @@
-// Package toolserver makes an MCP server, in this process, of tools that are
-// commands. [Run] runs one such command: confined as the run is, bounded in time
-// and output, its process group ended with it.
+// Package toolserver makes tools of commands. [Run] runs one such command: confined as
+// the run is, bounded in time and output, its process group ended with it.
 package toolserver
 
 import (
@@ -11,7 +10,8 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/dfaf701a/nestor/agent"
 )
 
 // Tool is a tool that is a command.
@@ -24,11 +24,11 @@ type Tool struct {
 	Timeout time.Duration // zero means a minute
 }
 
-// New returns a server with these tools, whose commands run as o says. A command
+// New returns the tools as agents have them, whose commands run as o says. A command
 // gets the whole input, as JSON, on its standard input. What it says is the
 // result; if it fails, the result is an error that holds what it said.
-func New(name, version string, tools []Tool, o Options) (*mcp.Server, error) {
-	s := mcp.NewServer(&mcp.Implementation{Name: name, Version: version}, nil)
+func New(tools []Tool, o Options) ([]agent.Tool, error) {
+	var list []agent.Tool
 	for _, t := range tools {
 		var schema jsonschema.Schema
 		if err := json.Unmarshal(t.InputSchema, &schema); err != nil {
@@ -41,16 +41,12 @@ func New(name, version string, tools []Tool, o Options) (*mcp.Server, error) {
 		if schema.Type != "object" {
 			return nil, fmt.Errorf("tool %s: its input schema is of type %q; it must be object", t.Name, schema.Type)
 		}
-		s.AddTool(&mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema},
-			func(ctx context.Context, call *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				text, err := t.call(ctx, resolved, call.Params.Arguments, o)
-				if err != nil {
-					text = err.Error()
-				}
-				return &mcp.CallToolResult{IsError: err != nil, Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil
-			})
+		list = append(list, agent.Tool{
+			Name: t.Name, Description: t.Description, Schema: t.InputSchema,
+			Call: func(ctx context.Context, input json.RawMessage) (string, error) { return t.call(ctx, resolved, input, o) },
+		})
 	}
-	return s, nil
+	return list, nil
 }
 
 // call runs the command for an input.

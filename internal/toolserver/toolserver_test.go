@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
 	"github.com/dfaf701a/nestor/internal/toolserver"
@@ -113,7 +112,7 @@ func TestNothingOutlivesACommand(t *testing.T) {
 	}
 }
 
-func TestToolsOfTheServer(t *testing.T) {
+func TestToolsAreCommands(t *testing.T) {
 	tool := toolserver.Tool{
 		Name: "count", Description: "Count.", InputSchema: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}`),
 		Argv: func(input json.RawMessage) ([]string, error) {
@@ -124,45 +123,37 @@ func TestToolsOfTheServer(t *testing.T) {
 			return []string{"sh", "-c", `printf '%s|' "$1"; cat; [ "$1" != bad ]`, "sh", in.Text}, nil
 		},
 	}
-	server, err := toolserver.New("custom", "1", []toolserver.Tool{tool}, toolserver.Options{})
+	tools, err := toolserver.New([]toolserver.Tool{tool}, toolserver.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, theirs := mcp.NewInMemoryTransports()
-	serving, err := server.Connect(t.Context(), theirs, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := mcp.NewClient(&mcp.Implementation{Name: "test"}, nil).Connect(t.Context(), ours, nil)
-	if err != nil {
-		t.Fatal(err)
+	if tools[0].Name != "count" || tools[0].Description != "Count." || string(tools[0].Schema) != string(tool.InputSchema) {
+		t.Errorf("it is %+v", tools[0])
 	}
 	for _, test := range []struct {
-		args   map[string]any
+		input  string
 		failed bool
 		want   string
 	}{
-		{map[string]any{"text": "$(ls); x"}, false, `$(ls); x|{"text":"$(ls); x"}`},
-		{map[string]any{"text": "bad"}, true, "sh: exit status 1\nbad|{\"text\":\"bad\"}"},
-		{map[string]any{"text": 3}, true, "the input does not follow its schema: "},
-		{nil, true, "the input does not follow its schema: "},
+		{`{"text":"$(ls); x"}`, false, `$(ls); x|{"text":"$(ls); x"}`},
+		{`{"text":"bad"}`, true, "sh: exit status 1\nbad|{\"text\":\"bad\"}"},
+		{`{"text":3}`, true, "the input does not follow its schema: "},
+		{``, true, "the input does not follow its schema: "},
+		{`{`, true, "the input is no JSON: "},
 	} {
-		result, err := client.CallTool(t.Context(), &mcp.CallToolParams{Name: "count", Arguments: test.args})
+		text, err := tools[0].Call(t.Context(), json.RawMessage(test.input))
 		if err != nil {
-			t.Fatal(err)
+			text = err.Error()
 		}
-		text := result.Content[0].(*mcp.TextContent).Text
-		if result.IsError != test.failed || !strings.HasPrefix(text, test.want) {
-			t.Errorf("%v: got %q, failed %v", test.args, text, result.IsError)
+		if (err != nil) != test.failed || !strings.HasPrefix(text, test.want) {
+			t.Errorf("%s: got %q, %v", test.input, text, err)
 		}
 	}
-	client.Close()
-	serving.Wait()
 }
 
 func TestBadToolsAreRefused(t *testing.T) {
 	for _, schema := range []string{``, `[]`, `{"type":"array"}`, `{"type":"object","properties":{"a":{"$ref":"#/nowhere"}}}`} {
-		if _, err := toolserver.New("custom", "1", []toolserver.Tool{{Name: "a", InputSchema: json.RawMessage(schema)}}, toolserver.Options{}); err == nil {
+		if _, err := toolserver.New([]toolserver.Tool{{Name: "a", InputSchema: json.RawMessage(schema)}}, toolserver.Options{}); err == nil {
 			t.Errorf("%s is taken", schema)
 		}
 	}

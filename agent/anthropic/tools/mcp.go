@@ -141,18 +141,27 @@ func (sv *server) tools(ctx context.Context) (list []Tool, unusable []string, er
 			list = append(list, sv.native(t))
 		}
 		slices.SortFunc(list, func(a, b Tool) int { return cmp.Compare(a.Name, b.Name) })
-		return list, nil, nil
-	}
-	offered, err := sv.offered(ctx)
-	for _, t := range offered {
-		tool, err := sv.tool(t)
+	} else {
+		offered, err := sv.offered(ctx)
 		if err != nil {
-			unusable = append(unusable, without(t.Name, err))
-			continue
+			return nil, nil, err
 		}
-		list = append(list, tool)
+		for _, t := range offered {
+			tool, err := sv.tool(t)
+			if err != nil {
+				unusable = append(unusable, without(t.Name, err))
+				continue
+			}
+			list = append(list, tool)
+		}
 	}
-	return list, unusable, err
+	return slices.DeleteFunc(list, func(t Tool) bool {
+		long := len(t.Name) > maxMCPName
+		if long {
+			unusable = append(unusable, without(t.Name, fmt.Errorf("its name has more than %d characters", maxMCPName)))
+		}
+		return long
+	}), unusable, nil
 }
 
 // Close ends all servers: the processes that were started, with all that they

@@ -17,9 +17,6 @@ import (
 // tool makes a tool of what the server offers.
 func (sv *server) tool(t *mcp.Tool) (Tool, error) {
 	name := claude.ToolName(sv.name, t.Name)
-	if len(name) > maxMCPName {
-		return Tool{}, fmt.Errorf("its name %s has more than %d characters", clip(name, 60), maxMCPName)
-	}
 	schema := json.RawMessage(`{"type":"object"}`)
 	if t.InputSchema != nil {
 		data, err := json.Marshal(t.InputSchema)
@@ -46,7 +43,7 @@ func (sv *server) tool(t *mcp.Tool) (Tool, error) {
 // native makes a tool of one in this process.
 func (sv *server) native(t agent.Tool) Tool {
 	return Tool{
-		Name: claude.ToolName(sv.name, t.Name), Description: t.Description, Schema: t.Schema, ReadOnly: t.ReadOnly,
+		Name: claude.ToolName(sv.name, t.Name), Description: clip(t.Description, maxMCPDescription), Schema: t.Schema, ReadOnly: t.ReadOnly,
 		Run: func(ctx context.Context, input json.RawMessage) (Result, error) {
 			text, err := t.Call(ctx, input)
 			switch {
