@@ -43,7 +43,9 @@ func New(tools []Tool, o Options) ([]agent.Tool, error) {
 		}
 		list = append(list, agent.Tool{
 			Name: t.Name, Description: t.Description, Schema: t.InputSchema,
-			Call: func(ctx context.Context, input json.RawMessage) (string, error) { return t.call(ctx, resolved, input, o) },
+			Call: func(ctx context.Context, input json.RawMessage) (string, error) {
+				return t.call(ctx, resolved, input, o)
+			},
 		})
 	}
 	return list, nil
