@@ -110,8 +110,7 @@ func replaceFile(name string, text []byte) error {
 	return syncDir(filepath.Dir(name))
 }
 
-// begin compares the files with the marks before the server touches them, and
-// writes that they are in use.
+// begin compares the files with the marks before the server touches them.
 func (m *marks) begin(accept bool) (inventory, error) {
 	if accept {
 		m.Lost, m.Last = nil, nil // what is gone is gone
@@ -141,13 +140,17 @@ func (m *marks) begin(accept bool) (inventory, error) {
 		// Nothing was touched: a copy of the file heals it.
 		return nil, &DamageError{Dir: m.dir, Lost: lost}
 	}
-	if m.Clean || accept {
-		m.Clean, m.Blocks = false, nil
-		if err := m.write(); err != nil {
-			return nil, err
-		}
-	}
 	return found, nil
+}
+
+// use writes that the files are in use, unless that is what they say already: before
+// anything is stored.
+func (m *marks) use(accept bool) error {
+	if !m.Clean && !accept {
+		return nil
+	}
+	m.Clean, m.Blocks = false, nil
+	return m.write()
 }
 
 // beyond returns sequences that no stream can have reached: more than it takes
@@ -210,7 +213,7 @@ func (b *Broker) keepMarks() error {
 					b.log.Warnf("%v", err)
 				}
 			case <-ctx.Done():
-				b.mark() // what it cannot write, closed cannot either, and says so
+				b.noteLast() // it is written when the server is shut down
 				return
 			}
 		}
@@ -218,20 +221,29 @@ func (b *Broker) keepMarks() error {
 	return nil
 }
 
+// mark writes how far the streams are, if they have grown.
 func (b *Broker) mark() error {
+	if grown, err := b.noteLast(); err != nil || !grown {
+		return err
+	}
+	return b.marks.write()
+}
+
+// noteLast notes how far the streams are, and tells whether they have grown.
+func (b *Broker) noteLast() (grown bool, err error) {
 	state, err := b.state()
 	if err != nil {
-		return err
+		return false, err
 	}
 	last := make(map[string]uint64, len(state))
 	for name, s := range state {
 		last[name] = s.State.LastSeq
 	}
 	if maps.Equal(last, b.marks.Last) {
-		return nil
+		return false, nil
 	}
 	b.marks.Last = last
-	return b.marks.write()
+	return true, nil
 }
 
 // streams are what the server has, by name.

@@ -92,8 +92,16 @@ func (b *Broker) embed(ctx context.Context, o Options) (left streams, err error)
 	b.log = &serverLog{to: o.Log, failed: make(chan struct{})}
 	srv.SetLoggerV2(b.log, false, false, false)
 	b.srv = srv
+	if single {
+		g.Go(func() error { return b.marks.use(o.AcceptDamage) })
+	}
+	if o.Listen.Port != 0 { // who dials may store something at once; else it only reads meanwhile
+		if err := g.Wait(); err != nil {
+			return nil, err
+		}
+	}
 	srv.Start()
-	if err := b.ready(ctx); err != nil {
+	if err := errors.Join(b.ready(ctx), g.Wait()); err != nil {
 		return nil, err
 	}
 	if b.nc, err = nats.Connect("", append(connection(o.Log), nats.InProcessServer(srv), nats.Timeout(embeddedTimeout), nats.UserInfo(user, o.Listen.Token))...); err != nil {
@@ -122,9 +130,8 @@ func (b *Broker) embed(ctx context.Context, o Options) (left streams, err error)
 	return state, nil
 }
 
-// examine compares the files with the marks before the server touches them, and
-// writes that they are in use. It returns what is there, and whether its last user
-// ended in order.
+// examine compares the files with the marks before the server touches them. It returns
+// what is there, and whether its last user ended in order.
 func (b *Broker) examine(o Options) (before inventory, clean bool, err error) {
 	if b.marks, err = readMarks(o.Dir); err != nil {
 		return nil, false, err

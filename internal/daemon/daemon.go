@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -113,8 +114,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer closing(&err, b.Close)
-	defer closing(&err, h.Close)
+	defer closing(&err, func() error { return atOnce(h.Close, b.Close) })
 	log := eventlog.New(b, eventlog.Options{Archive: h})
 	private := d.opts.Broker == Broker{} // no other process reaches it
 	e, err := engine.New(ctx, b, log, engine.Options{
@@ -275,6 +275,17 @@ func ended(ctx context.Context, err error) error {
 // closing closes a part, and joins what goes wrong to err.
 func closing(err *error, close func() error) {
 	*err = errors.Join(*err, close())
+}
+
+// atOnce does several things at once.
+func atOnce(do ...func() error) error {
+	errs := make([]error, len(do))
+	var all sync.WaitGroup
+	for i, f := range do {
+		all.Go(func() { errs[i] = f() })
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // Owner returns the process that has a project, or had it last; zero if that is not
