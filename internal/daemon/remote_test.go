@@ -262,19 +262,22 @@ func TestKilledWorker(t *testing.T) {
 }
 
 // freeze stops a worker's process while it has runs, and returns those.
-func freeze(t *testing.T, c *api.Client, p *playing, ids []nestor.ID) (has []nestor.ID) {
+func freeze(t *testing.T, c *api.Client, p *playing, ids []nestor.ID) []nestor.ID {
 	t.Helper()
-	for range 100 {
+	lacks := func(id nestor.ID) bool {
+		run := look(t, c, id)
+		return run.Worker != p.Name || run.State.Ended()
+	}
+	for limit := bound(t); limit.Err() == nil; {
+		has := slices.DeleteFunc(slices.Clone(ids), lacks)
+		if len(has) == 0 {
+			continue
+		}
 		if err := pause(p.cmd.Process); err != nil {
 			t.Fatal(err)
 		}
-		for _, id := range ids {
-			if run := look(t, c, id); run.Worker == p.Name && !run.State.Ended() {
-				has = append(has, id)
-			}
-		}
 		// Its last words may have been on their way.
-		has = slices.DeleteFunc(has, func(id nestor.ID) bool { return look(t, c, id).State.Ended() })
+		has = slices.DeleteFunc(slices.DeleteFunc(has, lacks), lacks)
 		if len(has) > 0 {
 			return has
 		}

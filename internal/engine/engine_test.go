@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -405,39 +406,50 @@ func labels(t *testing.T, s *shape) {
 
 // A tree that wants much can have no more in the queue than its limits allow, so
 // another's task comes soon.
+// What a large tree asks for later does not go before a small one.
 func fairness(t *testing.T, s *shape) {
-	var leaves atomic.Int32
-	gate := make(chan struct{})
+	const half = 8
+	var mu sync.Mutex
+	leaves := map[nestor.ID]bool{} // one that is lost and begins again counts once
+	asked, submitted := make(chan struct{}), make(chan struct{})
+	told := sync.OnceFunc(func() { close(asked) })
 	n := open(t, s.connect(t), short, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
 		switch x.Run().Task.Input {
 		case "large":
 			var ids []nestor.ID
-			for range 100 {
-				id, err := x.Spawn(ctx, nestor.Task{Input: "leaf"}, "", 0)
+			for i := range 2 * half {
+				if i == half {
+					told()
+					<-submitted
+				}
+				id, err := x.Spawn(ctx, nestor.Task{Input: "leaf"}, fmt.Sprint(i), 0)
 				if err != nil {
-					break
+					return failure(nestor.Connection)
 				}
 				ids = append(ids, id)
 			}
-			close(gate)
 			if _, err := x.Await(ctx, ids...); err != nil {
-				return failure(nestor.Internal)
+				return failure(nestor.Connection)
 			}
 		case "leaf":
-			leaves.Add(1)
+			mu.Lock()
+			defer mu.Unlock()
+			leaves[x.Run().ID] = true
 		case "small":
-			return success(fmt.Sprint(leaves.Load()))
+			mu.Lock()
+			defer mu.Unlock()
+			return success(fmt.Sprint(len(leaves)))
 		}
 		return success("")
 	})
-	large := n.submit(t, nestor.Task{Input: "large", Limits: nestor.Limits{Children: 8}})
-	<-gate
-	small := n.wait(t, n.submit(t, nestor.Task{Input: "small"}))
+	large := n.submit(t, nestor.Task{Input: "large"})
+	<-asked
+	small := n.submit(t, nestor.Task{Input: "small"})
+	close(submitted)
+	before := n.wait(t, small).Result.Output
 	n.wait(t, large)
-	var before int
-	fmt.Sscan(small.Result.Output, &before)
-	if before > 8 || leaves.Load() != 8 {
-		t.Errorf("it was run after %d leaves of %d", before, leaves.Load())
+	if count, err := strconv.Atoi(before); err != nil || count > half || len(leaves) != 2*half {
+		t.Errorf("it was run after %s leaves of %d", before, len(leaves))
 	}
 }
 

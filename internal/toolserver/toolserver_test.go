@@ -66,9 +66,9 @@ func TestNothingOutlivesACommand(t *testing.T) {
 		stop  bool
 		want  string
 	}{
-		{name: "late", line: "sleep 1000 & echo $! >pid; wait", limit: 300 * time.Millisecond, want: "took longer than 300ms"},
-		{name: "stopped", line: "sleep 1000 & echo $! >pid; wait", stop: true, want: "changed my mind"},
-		{name: "done", line: "sleep 1000 >/dev/null 2>&1 & echo $! >pid"},
+		{name: "late", line: "sleep 1000 & echo $! >new; mv new pid; wait", limit: 300 * time.Millisecond, want: "took longer than 300ms"},
+		{name: "stopped", line: "sleep 1000 & echo $! >new; mv new pid; wait", stop: true, want: "changed my mind"},
+		{name: "done", line: "sleep 1000 >/dev/null 2>&1 & echo $! >new; mv new pid"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
