@@ -151,8 +151,8 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	working, stopWork := context.WithCancel(failed)
 	defer context.AfterFunc(ctx, stopWork)()
 	g.Go(func() error { return ended(core, log.Run(core)) })
-	g.Go(func() error { return ended(core, e.Run(core)) })
-	g.Go(func() error { return ended(core, h.Project(core, log)) })
+	g.Go(func() error { d.opts.calm(core); return ended(core, e.Run(core)) })
+	g.Go(func() error { d.opts.calm(core); return ended(core, h.Project(core, log)) })
 	g.Go(func() error { return ended(core, d.archive(core, back)) })
 	g.Go(func() error { return back.sessions(core) })
 	g.Go(func() error { return watch(core, b) })
@@ -231,6 +231,21 @@ func (d *Daemon) openBroker(ctx context.Context, home string) (*broker.Broker, e
 		}
 	}
 	return broker.Open(ctx, o)
+}
+
+// calmFor is how long a command that works alone has the machine for the start of its
+// run. Parts that it does not need for that would take as much of two processors.
+const calmFor = 15 * time.Millisecond
+
+// calm waits for so long.
+func (o Options) calm(ctx context.Context) {
+	if !o.Lone || o.Idle {
+		return
+	}
+	select {
+	case <-time.After(calmFor):
+	case <-ctx.Done():
+	}
 }
 
 // archiveFirst is when trees to archive are first looked for: commands that end

@@ -29,6 +29,7 @@ func (b *backend) sessions(ctx context.Context) error {
 			b.opts.Log.Warn("writing the folders of sessions", "error", err)
 		}
 	}
+	b.opts.calm(ctx)
 	for ctx.Err() == nil {
 		var err error
 		if after, err = b.writeSessions(ctx, after); err == nil || ctx.Err() != nil {

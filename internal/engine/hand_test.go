@@ -3,11 +3,13 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -533,4 +535,35 @@ func TestHandedRunIsCancelledAfterAKill(t *testing.T) {
 	if run := n.wait(t, id); run.State != nestor.Cancelled {
 		t.Errorf("it is %s", run.State)
 	}
+}
+
+// A run that got its slot before there were queues is let go if there will be none, and
+// who works says why.
+func TestEarlyRunIsLetGo(t *testing.T) {
+	n := open(t, embedded(t, t.TempDir()), private, 0, nil)
+	ended := make(chan error, 1)
+	w := slots(1)
+	w.Labels = []string{"no label"}
+	w.Execute = func(ctx context.Context, _ *engine.Execution) nestor.Result {
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return nestor.Result{Status: nestor.Error}
+	}
+	for limit := within(t); limit.Err() == nil; { // one comes in time
+		done := make(chan error, 1)
+		go func() { done <- n.Work(limit, w) }()
+		n.submit(t, nestor.Task{})
+		if err := <-done; err == nil || !strings.Contains(err.Error(), "no label") {
+			t.Fatalf("it works with a wrong label, until %v", err)
+		}
+		select {
+		case cause := <-ended:
+			if !errors.Is(cause, engine.ErrShutdown) {
+				t.Errorf("it was ended by %v", cause)
+			}
+			return
+		default:
+		}
+	}
+	t.Error("none was started before there were queues")
 }

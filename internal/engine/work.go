@@ -64,39 +64,44 @@ var (
 // Work takes tasks and executes them until ctx ends, and returns when all that
 // it executes has let go.
 func (e *Engine) Work(ctx context.Context, w Worker) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var all sync.WaitGroup
+	var tasks *queues
 	e.offers.Add(1) // there will be one soon: who submits a task meanwhile waits for it
-	tasks, err := e.open(ctx, w.Labels)
+	free, err := e.early(ctx, w, &all)
+	if err == nil {
+		tasks, err = e.open(ctx, w.Labels)
+	}
 	if err == nil {
 		e.Mend(ctx) // what was decided before a crash comes before what was interrupted by it: a cancel, for one
 	}
 	e.offers.Add(-1)
 	if err != nil {
+		e.vacate(free)
+		stop()
+		all.Wait()
 		return err
 	}
 	defer tasks.close()
 	defer e.rest()
-	var all sync.WaitGroup
 	defer all.Wait()
-	var free []Slot // as many tasks are asked for as can be run
-	defer func() { e.vacate(free) }()
+	defer func() { e.vacate(free) }() // as many tasks are asked for as can be run
 	for {
 		if free, err = e.occupy(ctx, w, free); err != nil {
 			return context.Cause(ctx)
 		}
 		all.Add(1) // for the first, if it is had
 		messages, had, err := tasks.next(ctx, free, vacancy{ctx, w, free[0], all.Done})
-		if had || len(messages) > 0 {
-			e.lastTaken.Store(time.Now().UnixNano())
-		}
 		if had {
-			e.offers.Add(-1)
+			e.took()
 			free = free[1:]
 			continue
 		}
 		all.Done()
 		for i, msg := range messages {
 			slot := free[i]
-			e.offers.Add(-1)
+			e.took()
 			all.Go(func() {
 				defer slot.Release()
 				e.attempt(ctx, w, slot, msg)
@@ -110,6 +115,37 @@ func (e *Engine) Work(ctx context.Context, w Worker) error {
 			return cmp.Or(err, context.Cause(ctx))
 		}
 	}
+}
+
+// early offers a slot for a moment before there are queues, and returns the slots that
+// were free and still are: the one task of a command that works alone need not wait for
+// queues in which there is nothing, or what can wait. What was interrupted cannot.
+func (e *Engine) early(ctx context.Context, w Worker, all *sync.WaitGroup) ([]Slot, error) {
+	if !e.opts.Alone || !e.isWhole() {
+		return nil, nil
+	}
+	free, err := e.occupy(ctx, w, nil)
+	if err != nil {
+		return nil, context.Cause(ctx)
+	}
+	moment := time.NewTimer(vacantWithin)
+	defer moment.Stop()
+	all.Add(1)
+	select {
+	case e.vacant <- vacancy{ctx, w, free[0], all.Done}:
+		e.took()
+		return free[1:], nil
+	case <-moment.C:
+	case <-ctx.Done():
+	}
+	all.Done()
+	return free, nil
+}
+
+// took takes note that a slot that was offered has a task.
+func (e *Engine) took() {
+	e.lastTaken.Store(time.Now().UnixNano())
+	e.offers.Add(-1)
 }
 
 // occupy waits until there is a slot, and returns all that are free, which are
