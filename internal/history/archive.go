@@ -47,8 +47,9 @@ func (e *IncompleteError) Error() string {
 func (h *History) Archive(ctx context.Context, log Log, forget Forget, older time.Duration) (n int, err error) {
 	var after string
 	var failures []error
+	before := time.Now().Add(-older)
 	for {
-		page, err := h.unsettled(ctx, after)
+		page, err := h.unsettled(ctx, after, before)
 		if err != nil {
 			return n, errors.Join(append(failures, fmt.Errorf("archiving into %w", h.explain(err)))...)
 		}
@@ -57,7 +58,7 @@ func (h *History) Archive(ctx context.Context, log Log, forget Forget, older tim
 		}
 		for _, t := range page {
 			after = t.root
-			switch done, err := h.settle(ctx, log, forget, t, time.Now().Add(-older)); {
+			switch done, err := h.settle(ctx, log, forget, t, before); {
 			case err != nil && ctx.Err() != nil:
 				return n, errors.Join(append(failures, context.Cause(ctx))...)
 			case err != nil:
@@ -79,11 +80,12 @@ type tree struct {
 }
 
 // unsettled returns some trees for which something is left to do, in the order
-// of their roots.
-func (h *History) unsettled(ctx context.Context, after string) (list []tree, err error) {
+// of their roots: those whose root ended before a time, and those that were archived
+// before and not forgotten since.
+func (h *History) unsettled(ctx context.Context, after string, before time.Time) (list []tree, err error) {
 	rows, err := h.read.QueryContext(ctx, `SELECT t.root, t.last, t.archived, t.purged, t.forgotten FROM trees t JOIN runs r ON r.id = t.root
-		WHERE t.settled = 0 AND t.root > ? AND r.state IN (?, ?, ?, ?) ORDER BY t.root LIMIT 100`,
-		after, string(nestor.Success), string(nestor.Partial), string(nestor.Error), string(nestor.Cancelled))
+		WHERE t.settled = 0 AND t.root > ? AND r.state IN (?, ?, ?, ?) AND (r.ended <= ? OR t.archived >= t.last) ORDER BY t.root LIMIT 100`,
+		after, string(nestor.Success), string(nestor.Partial), string(nestor.Error), string(nestor.Cancelled), micros(before))
 	if err != nil {
 		return nil, err
 	}

@@ -138,7 +138,7 @@ func TestArchivingCutOffAfterEachStep(t *testing.T) {
 			root, _, events := small(true)
 			w.until(t, w.append(t, events...))
 			before := logged(t, w.log, eventlog.Filter{})
-			page, err := w.h.unsettled(soon(t), "")
+			page, err := w.h.unsettled(soon(t), "", time.Now())
 			if err != nil || len(page) != 1 {
 				t.Fatalf("unsettled are %v: %v", page, err)
 			}
@@ -161,7 +161,7 @@ func TestArchivingCutOffAfterEachStep(t *testing.T) {
 			if n := w.chunks(t); n != 0 {
 				t.Errorf("%d chunks are left in the stream", n)
 			}
-			if page, err := w.h.unsettled(soon(t), ""); err != nil || len(page) != 0 {
+			if page, err := w.h.unsettled(soon(t), "", time.Now()); err != nil || len(page) != 0 {
 				t.Errorf("unsettled are %v: %v", page, err)
 			}
 		})
@@ -191,7 +191,7 @@ func TestALateEventOfAnArchivedTreeIsArchivedToo(t *testing.T) {
 	w.project()
 	root, _, events := small(true)
 	w.until(t, w.append(t, events...))
-	page, err := w.h.unsettled(soon(t), "")
+	page, err := w.h.unsettled(soon(t), "", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
