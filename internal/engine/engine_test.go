@@ -67,7 +67,10 @@ var contract = []struct {
 	{"events tell the story once", events},
 }
 
-var short = engine.Options{Lease: 2 * time.Second}
+var (
+	short   = engine.Options{Lease: 2 * time.Second}
+	patient = engine.Options{Lease: 15 * time.Second} // a worker that is late on a busy machine is not taken for lost
+)
 
 func onceAndForAll(t *testing.T, s *shape) {
 	var calls atomic.Int32
@@ -75,7 +78,7 @@ func onceAndForAll(t *testing.T, s *shape) {
 		calls.Add(1)
 		return success("did " + x.Run().Task.Input)
 	}
-	a, b := open(t, s.connect(t), short, 2, execute), open(t, s.connect(t), short, 2, execute)
+	a, b := open(t, s.connect(t), patient, 2, execute), open(t, s.connect(t), short, 2, execute)
 	var ids []nestor.ID
 	for i := range 20 {
 		ids = append(ids, a.submit(t, nestor.Task{Input: fmt.Sprint(i)}))
@@ -92,7 +95,7 @@ func onceAndForAll(t *testing.T, s *shape) {
 
 func sameKey(t *testing.T, s *shape) {
 	var calls atomic.Int32
-	n := open(t, s.connect(t), short, 4, func(context.Context, *engine.Execution) nestor.Result {
+	n := open(t, s.connect(t), patient, 4, func(context.Context, *engine.Execution) nestor.Result {
 		calls.Add(1)
 		return success("")
 	})
@@ -121,7 +124,7 @@ func sameKey(t *testing.T, s *shape) {
 func dependencies(t *testing.T, s *shape) {
 	var mu sync.Mutex
 	var order []string
-	n := open(t, s.connect(t), short, 4, func(_ context.Context, x *engine.Execution) nestor.Result {
+	n := open(t, s.connect(t), patient, 4, func(_ context.Context, x *engine.Execution) nestor.Result {
 		mu.Lock()
 		defer mu.Unlock()
 		order = append(order, x.Run().Task.Input)
@@ -143,7 +146,7 @@ func dependencies(t *testing.T, s *shape) {
 }
 
 func failedDependency(t *testing.T, s *shape) {
-	n := open(t, s.connect(t), short, 2, func(_ context.Context, x *engine.Execution) nestor.Result {
+	n := open(t, s.connect(t), patient, 2, func(_ context.Context, x *engine.Execution) nestor.Result {
 		if x.Run().Task.Input == "fail" {
 			return failure(nestor.Provider)
 		}
@@ -179,7 +182,7 @@ func nest(ctx context.Context, x *engine.Execution) nestor.Result {
 }
 
 func deepTree(t *testing.T, s *shape) {
-	n := open(t, s.connect(t), short, 1, nest)
+	n := open(t, s.connect(t), patient, 1, nest)
 	id := n.submit(t, nestor.Task{Input: "12345", Limits: nestor.Limits{Depth: 5}})
 	if run := n.wait(t, id); run.State != nestor.Success || run.Result.Output != "leaf<<<<<" {
 		t.Errorf("it is %s, %+v", run.State, run.Result)
@@ -187,7 +190,7 @@ func deepTree(t *testing.T, s *shape) {
 }
 
 func refusedChildren(t *testing.T, s *shape) {
-	n := open(t, s.connect(t), short, 2, func(ctx context.Context, x *engine.Execution) nestor.Result {
+	n := open(t, s.connect(t), patient, 2, func(ctx context.Context, x *engine.Execution) nestor.Result {
 		if x.Run().Depth() > 0 {
 			<-ctx.Done()
 			return success("")
@@ -211,7 +214,7 @@ func refusedChildren(t *testing.T, s *shape) {
 
 func retries(t *testing.T, s *shape) {
 	var calls atomic.Int32
-	n := open(t, s.connect(t), short, 2, func(_ context.Context, x *engine.Execution) nestor.Result {
+	n := open(t, s.connect(t), patient, 2, func(_ context.Context, x *engine.Execution) nestor.Result {
 		switch {
 		case x.Run().Task.Input == "provider":
 			return failure(nestor.Provider)
@@ -232,7 +235,7 @@ func retries(t *testing.T, s *shape) {
 }
 
 func panics(t *testing.T, s *shape) {
-	n := open(t, s.connect(t), short, 2, func(context.Context, *engine.Execution) nestor.Result { panic("ouch") })
+	n := open(t, s.connect(t), patient, 2, func(context.Context, *engine.Execution) nestor.Result { panic("ouch") })
 	id := n.submit(t, nestor.Task{})
 	if run := n.wait(t, id); run.State != nestor.Error || run.Result.Error.Kind != nestor.Internal || !strings.Contains(run.Result.Error.Message, "ouch") {
 		t.Errorf("it is %s, %+v", run.State, run.Result)
@@ -243,7 +246,7 @@ func cancelTree(t *testing.T, s *shape) {
 	began := make(chan nestor.ID, 10)
 	var mu sync.Mutex
 	var ended []int // depths, in the order of their ends
-	n := open(t, s.connect(t), short, 5, func(ctx context.Context, x *engine.Execution) nestor.Result {
+	n := open(t, s.connect(t), patient, 5, func(ctx context.Context, x *engine.Execution) nestor.Result {
 		depth := x.Run().Depth()
 		if depth < 2 {
 			if _, err := x.Spawn(ctx, nestor.Task{}, "", 0); err != nil {
@@ -282,7 +285,7 @@ func cancelTree(t *testing.T, s *shape) {
 }
 
 func cancelQueued(t *testing.T, s *shape) {
-	client := open(t, s.connect(t), short, 0, nil)
+	client := open(t, s.connect(t), patient, 0, nil)
 	a := client.submit(t, nestor.Task{})
 	b := client.submit(t, nestor.Task{After: []nestor.ID{a}})
 	for _, id := range []nestor.ID{b, a} {
@@ -294,7 +297,7 @@ func cancelQueued(t *testing.T, s *shape) {
 		}
 	}
 	// Whoever gets its message does nothing.
-	n := open(t, s.connect(t), short, 1, func(_ context.Context, x *engine.Execution) nestor.Result {
+	n := open(t, s.connect(t), patient, 1, func(_ context.Context, x *engine.Execution) nestor.Result {
 		if x.Run().ID == a || x.Run().ID == b {
 			t.Error("a cancelled task was executed")
 		}
@@ -304,7 +307,7 @@ func cancelQueued(t *testing.T, s *shape) {
 }
 
 func cancelRace(t *testing.T, s *shape) {
-	n := open(t, s.connect(t), short, 8, func(context.Context, *engine.Execution) nestor.Result { return success("") })
+	n := open(t, s.connect(t), patient, 8, func(context.Context, *engine.Execution) nestor.Result { return success("") })
 	for range 20 {
 		id := n.submit(t, nestor.Task{})
 		err := n.Cancel(within(t), id, nestor.Cause{By: "ada"}, true)
@@ -335,7 +338,7 @@ func cancelRace(t *testing.T, s *shape) {
 
 func deadline(t *testing.T, s *shape) {
 	var deepest sync.Map // by their roots, if they were at work
-	n := open(t, s.connect(t), short, 5, func(ctx context.Context, x *engine.Execution) nestor.Result {
+	n := open(t, s.connect(t), patient, 5, func(ctx context.Context, x *engine.Execution) nestor.Result {
 		if x.Run().Depth() < 2 {
 			if _, err := x.Spawn(ctx, nestor.Task{Limits: nestor.Limits{Timeout: time.Hour}}, "", 0); err != nil {
 				return failure(nestor.Internal)
@@ -366,14 +369,14 @@ func deadline(t *testing.T, s *shape) {
 
 func priorities(t *testing.T, s *shape) {
 	b := s.connect(t)
-	client := open(t, b, short, 0, nil)
+	client := open(t, b, patient, 0, nil)
 	var ids []nestor.ID
 	for _, p := range []nestor.Priority{nestor.Low, nestor.Normal, nestor.High, nestor.Low, "", nestor.High} {
 		ids = append(ids, client.submit(t, nestor.Task{Priority: p, Input: string(p)}))
 	}
 	var mu sync.Mutex
 	var order []string
-	open(t, b, short, 1, func(_ context.Context, x *engine.Execution) nestor.Result {
+	open(t, b, patient, 1, func(_ context.Context, x *engine.Execution) nestor.Result {
 		mu.Lock()
 		defer mu.Unlock()
 		order = append(order, x.Run().Task.Input)
@@ -391,8 +394,8 @@ func labels(t *testing.T, s *shape) {
 	who := func(name string) func(context.Context, *engine.Execution) nestor.Result {
 		return func(context.Context, *engine.Execution) nestor.Result { return success(name) }
 	}
-	plain := open(t, s.connect(t), short, 1, who("plain"))
-	open(t, s.connect(t), short, 1, who("gpu"), "gpu", "big-disk")
+	plain := open(t, s.connect(t), patient, 1, who("plain"))
+	open(t, s.connect(t), patient, 1, who("gpu"), "gpu", "big-disk")
 	var ids []nestor.ID
 	for range 5 {
 		ids = append(ids, plain.submit(t, nestor.Task{Label: "gpu"}))
@@ -413,7 +416,7 @@ func fairness(t *testing.T, s *shape) {
 	leaves := map[nestor.ID]bool{} // one that is lost and begins again counts once
 	asked, submitted := make(chan struct{}), make(chan struct{})
 	told := sync.OnceFunc(func() { close(asked) })
-	n := open(t, s.connect(t), short, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
+	n := open(t, s.connect(t), patient, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
 		switch x.Run().Task.Input {
 		case "large":
 			var ids []nestor.ID
@@ -454,7 +457,7 @@ func fairness(t *testing.T, s *shape) {
 }
 
 func asks(t *testing.T, s *shape) {
-	n := open(t, s.connect(t), short, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
+	n := open(t, s.connect(t), patient, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
 		if x.Run().Task.Input == "other" {
 			return success("")
 		}
@@ -475,7 +478,7 @@ func asks(t *testing.T, s *shape) {
 		}
 	}
 	n.wait(t, n.submit(t, nestor.Task{Input: "other"})) // the slot is free
-	client := open(t, s.connect(t), short, 0, nil)
+	client := open(t, s.connect(t), patient, 0, nil)
 	if err := client.Answer(within(t), id, nestor.Answer{AskID: "q", Decision: "allow", By: "ada"}); err != nil {
 		t.Fatal(err)
 	}
@@ -489,7 +492,7 @@ func asks(t *testing.T, s *shape) {
 
 func handover(t *testing.T, s *shape) {
 	began := make(chan struct{}, 2)
-	a := open(t, s.connect(t), short, 1, func(ctx context.Context, _ *engine.Execution) nestor.Result {
+	a := open(t, s.connect(t), patient, 1, func(ctx context.Context, _ *engine.Execution) nestor.Result {
 		began <- struct{}{}
 		<-ctx.Done()
 		if !errors.Is(context.Cause(ctx), engine.ErrShutdown) {
@@ -500,14 +503,14 @@ func handover(t *testing.T, s *shape) {
 	id := a.submit(t, nestor.Task{})
 	<-began
 	a.stop()
-	b := open(t, s.connect(t), short, 1, func(context.Context, *engine.Execution) nestor.Result { return success("b") })
+	b := open(t, s.connect(t), patient, 1, func(context.Context, *engine.Execution) nestor.Result { return success("b") })
 	if run := b.wait(t, id); run.Result.Output != "b" || run.Resumes != 0 || run.Fence != 2 {
 		t.Errorf("it is %+v, resumed %d times", run.Result, run.Resumes)
 	}
 }
 
 func badTasks(t *testing.T, s *shape) {
-	n := open(t, s.connect(t), short, 0, nil)
+	n := open(t, s.connect(t), patient, 0, nil)
 	for want, task := range map[string]nestor.Task{
 		"priority":             {Priority: "soon"},
 		"max_turns":            {Limits: nestor.Limits{Turns: -1}},
@@ -528,7 +531,7 @@ func badTasks(t *testing.T, s *shape) {
 }
 
 func events(t *testing.T, s *shape) {
-	n := open(t, s.connect(t), short, 2, nest)
+	n := open(t, s.connect(t), patient, 2, nest)
 	id := n.submit(t, nestor.Task{Input: "1", Agent: "ada", Limits: nestor.Limits{BudgetUSD: 1}})
 	run := n.wait(t, id)
 	var story []string

@@ -23,14 +23,14 @@ func internal(err error) nestor.Result {
 // severalWaits: with one slot, a run that has it back before all that it waits for
 // has ended keeps the rest from running.
 func severalWaits(t *testing.T, s *shape) {
-	n := open(t, s.connect(t), short, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
+	n := open(t, s.connect(t), patient, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
 		if x.Run().Depth() > 0 {
 			return success("leaf")
 		}
 		var g errgroup.Group
 		for i := range 3 {
 			g.Go(func() error {
-				id, err := x.Spawn(ctx, nestor.Task{Input: fmt.Sprint(i)}, "", 0)
+				id, err := x.Spawn(ctx, nestor.Task{}, fmt.Sprint(i), 0)
 				if err == nil {
 					_, err = x.Await(ctx, id)
 				}
@@ -51,7 +51,7 @@ func severalWaits(t *testing.T, s *shape) {
 }
 
 func anyOfThem(t *testing.T, s *shape) {
-	n := open(t, s.connect(t), short, 3, func(ctx context.Context, x *engine.Execution) nestor.Result {
+	n := open(t, s.connect(t), patient, 3, func(ctx context.Context, x *engine.Execution) nestor.Result {
 		switch x.Run().Task.Input {
 		case "slow":
 			<-ctx.Done()
@@ -79,7 +79,7 @@ func anyOfThem(t *testing.T, s *shape) {
 }
 
 func givenUp(t *testing.T, s *shape) {
-	n := open(t, s.connect(t), short, 2, func(ctx context.Context, x *engine.Execution) nestor.Result {
+	n := open(t, s.connect(t), patient, 2, func(ctx context.Context, x *engine.Execution) nestor.Result {
 		if x.Run().Depth() > 0 {
 			<-ctx.Done()
 			return success("")
@@ -102,7 +102,7 @@ func givenUp(t *testing.T, s *shape) {
 }
 
 func backgroundEnd(t *testing.T, s *shape) {
-	n := open(t, s.connect(t), short, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
+	n := open(t, s.connect(t), patient, 1, func(ctx context.Context, x *engine.Execution) nestor.Result {
 		if x.Run().Depth() > 0 {
 			return success("found it")
 		}
