@@ -35,6 +35,10 @@ staticcheck: ## staticcheck, as pinned in go.mod
 test: tools ## All tests
 	go test ./...
 
+# A program with the race detector sleeps for a second when it exits, and tests start
+# hundreds.
+race soak: export GORACE = atexit_sleep_ms=0
+
 .PHONY: race
 race: tools ## All tests, with the race detector
 	go test -race -p $(PACKAGES) -timeout 30m ./... # a package has 10 minutes otherwise, which a slow machine exceeds

@@ -58,7 +58,7 @@ rules:
       - {text: "Two: {{.ToolResult}}", tools: [{name: Bash, input: {command: "touch rewrite", description: try}}]}
       - text: "Three: {{.ToolResult}}"`
 	for _, provider := range realProviders {
-		for _, where := range []string{"", "role", "sandbox"} {
+		for _, where := range drawn(t, "", "role", "sandbox") {
 			t.Run(strings.TrimSpace(provider+" "+where), func(t *testing.T) {
 				t.Parallel()
 				args, keys := []string{"--agent", "guarded", "go"}, ""

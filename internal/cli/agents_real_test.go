@@ -43,7 +43,7 @@ rules:
       - {text: I count., tools: [{name: mcp__custom__count, input: {text: "to be; exit 9 or not"}}]}
       - text: "It said {{.ToolResult}}"`
 	for _, provider := range realProviders {
-		for _, role := range []string{"", "critic", "sandbox"} {
+		for _, role := range drawn(t, "", "critic", "sandbox") {
 			t.Run(strings.TrimSpace(provider+" "+role), func(t *testing.T) {
 				t.Parallel()
 				args := []string{"--agent", "counting", "go"}

@@ -1,3 +1,5 @@
+//go:build drivers
+
 package history
 
 import (
@@ -31,7 +33,9 @@ const driverEvents = 100_000
 // of them indexed; a list of 200; a search; the first query of a file that is
 // opened; and the size of a program that has nothing else in it.
 //
-//	go test ./internal/history -run '^$' -bench Drivers -benchtime 5x
+//	go test -tags drivers ./internal/history -run '^$' -bench Drivers -benchtime 5x
+//
+// It has a tag of its own, for to compile the driver that we do not use takes a minute.
 func BenchmarkDrivers(b *testing.B) {
 	files := map[string]string{}
 	for _, d := range drivers {
