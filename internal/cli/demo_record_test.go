@@ -92,7 +92,8 @@ var (
 	cutID     = regexp.MustCompile(`(\(|→ |by )[0-9a-f-]*…`)
 	column    = regexp.MustCompile(`\b(0\.4s|TIME) {2,}`)
 	refusal   = regexp.MustCompile(`(is not allowed: )\S*stolen\.txt`)
-	failedIn  = regexp.MustCompile(` +0\.4s:`) // of a tool that took long enough to say so
+	failedIn  = regexp.MustCompile(` +0\.4s:`)      // of a tool that took long enough to say so
+	cutTime   = regexp.MustCompile(`  [0-9.]+m?…$`) // of one for which there was no room
 	spaces    = regexp.MustCompile(` +`)
 )
 
@@ -142,7 +143,7 @@ func (c cast) told() map[string]int {
 		if strings.Contains(l, "waits for a slot") {
 			continue // if it has to
 		}
-		l = failedIn.ReplaceAllString(l, ":")
+		l = cutTime.ReplaceAllString(failedIn.ReplaceAllString(l, ":"), "")
 		if before, after, cut := strings.Cut(l, "…"); cut && strings.Contains(l, "0.4s") {
 			// How much fits depends on how long the time is.
 			l = string([]rune(before)[:min(16, len([]rune(before)))]) + "…" + after

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -16,6 +15,10 @@ import (
 
 	"github.com/dfaf701a/nestor/internal/broker"
 )
+
+// blobStream is where the object store keeps what it has: the parts of each object, and
+// what it says of it.
+const blobStream = "OBJ_" + broker.Blobs
 
 // PutBlob stores data beside the log, for an event of the tree to refer to, and
 // returns the reference when it is durable: the tree's id and the data's hash.
@@ -51,19 +54,10 @@ func (l *Log) Blob(ctx context.Context, ref string) ([]byte, error) {
 	}
 	var data []byte
 	found := true
-	err = l.withBlobs(ctx, func(ctx context.Context, store jetstream.ObjectStore) error {
-		object, err := store.Get(ctx, ref)
-		if errors.Is(err, jetstream.ErrObjectNotFound) {
-			found = false
+	err = l.withBlobs(ctx, func(ctx context.Context, store jetstream.ObjectStore) (err error) {
+		data, err = l.readBlob(ctx, store, ref)
+		if found = !errors.Is(err, jetstream.ErrObjectNotFound); !found {
 			return nil
-		}
-		if err != nil {
-			return err
-		}
-		defer object.Close()
-		data, err = io.ReadAll(io.LimitReader(object, MaxBlob+1))
-		if errors.Is(err, jetstream.ErrDigestMismatch) {
-			return nil // as is seen below
 		}
 		return err
 	})
@@ -77,6 +71,44 @@ func (l *Log) Blob(ctx context.Context, ref string) ([]byte, error) {
 		return nil, fmt.Errorf("reading blob %s: its content is not what was stored: the broker's files are damaged", ref)
 	}
 	return data, nil
+}
+
+// readBlob asks for the parts of a blob one by one, and returns those that there are, in
+// order. The store's own way of reading has a consumer made for each, and leaves a
+// goroutine behind for ever if that takes too long (nats.go 1.55.0).
+func (l *Log) readBlob(ctx context.Context, store jetstream.ObjectStore, ref string) (data []byte, err error) {
+	s, err := l.broker.JetStream().Stream(ctx, blobStream)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		info, err := store.GetInfo(ctx, ref)
+		if err != nil {
+			return nil, err
+		}
+		data = make([]byte, 0, min(info.Size, MaxBlob))
+		seq := uint64(1)
+		for range info.Chunks {
+			part, err := s.GetMsg(ctx, seq, jetstream.WithGetMsgSubject("$O."+broker.Blobs+".C."+info.NUID))
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			if len(data)+len(part.Data) > MaxBlob {
+				return data, nil // which it is not: that is seen by its hash
+			}
+			data, seq = append(data, part.Data...), part.Sequence+1
+		}
+		if uint64(len(data)) == info.Size {
+			return data, nil
+		}
+		if again, err := store.GetInfo(ctx, ref); err != nil || again.NUID == info.NUID {
+			return data, err
+		}
+		// It was stored anew meanwhile.
+	}
 }
 
 // Blobs returns the references to all blobs of a tree. It looks at the names of all
@@ -126,7 +158,7 @@ func (l *Log) removeBlobs(ctx context.Context, store jetstream.ObjectStore, root
 	if err != nil {
 		return err
 	}
-	s, err := l.broker.JetStream().Stream(ctx, "OBJ_"+broker.Blobs)
+	s, err := l.broker.JetStream().Stream(ctx, blobStream)
 	if err != nil {
 		return err
 	}

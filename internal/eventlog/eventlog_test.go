@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dfaf701a/nestor/internal/broker"
 )
@@ -456,6 +457,54 @@ func blobs(t *testing.T, at *place) {
 	}
 	if _, err := l.PutBlob(ctx, "r", make([]byte, MaxBlob+1)); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a large blob: %v", err)
+	}
+}
+
+// Who gives up reading a blob leaves nothing behind, as TestMain sees, wherever it was.
+func TestBlobIsNotWaitedFor(t *testing.T) {
+	l := embedded(t).open(t, Options{})
+	ref, err := l.PutBlob(soon(t), "r", []byte(strings.Repeat("0123456789", 50_000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, read := 0, 0
+	for patience := 10 * time.Microsecond; read < 3; patience += patience / 20 {
+		ctx, stop := context.WithTimeout(soon(t), patience)
+		if _, err := l.Blob(ctx, ref); err == nil {
+			read++
+		} else if errors.Is(err, context.DeadlineExceeded) {
+			given++
+		} else {
+			t.Errorf("after %v: %v", patience, err)
+		}
+		stop()
+	}
+	if given == 0 {
+		t.Error("all were read")
+	}
+}
+
+// What lacks a part, or has too much, is not taken for what was stored.
+func TestBlobThatLacksAPart(t *testing.T) {
+	l := embedded(t).open(t, Options{})
+	ctx := soon(t)
+	ref, err := l.PutBlob(ctx, "r", []byte(strings.Repeat("0123456789", 50_000)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.broker.JetStream().Stream(ctx, blobStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, err := s.GetMsg(ctx, 2)
+	if err != nil || !strings.HasPrefix(part.Subject, "$O."+broker.Blobs+".C.") {
+		t.Fatalf("message 2 is no part: %+v, %v", part, err)
+	}
+	if err := s.DeleteMsg(ctx, 2); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Blob(ctx, ref); err == nil || !strings.Contains(err.Error(), "its content is not what was stored") {
+		t.Errorf("it is read: %v", err)
 	}
 }
 
