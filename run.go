@@ -3,6 +3,7 @@ package nestor
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -82,7 +83,13 @@ type Failure struct {
 	Until   time.Time `json:"until,omitzero"` // of Limited and Held: when the limit is reset
 }
 
-func (f *Failure) Error() string { return string(f.Kind) + ": " + f.Message }
+func (f *Failure) Error() string {
+	rest, said := strings.CutPrefix(f.Message, string(f.Kind)) // as that of a [Cause]
+	if said && (strings.HasPrefix(rest, ": ") || strings.HasPrefix(rest, " by ")) {
+		return f.Message
+	}
+	return string(f.Kind) + ": " + f.Message
+}
 
 // Kind is the kind of a failure.
 type Kind string

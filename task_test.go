@@ -93,3 +93,18 @@ func TestLimitsLeftOpen(t *testing.T) {
 		t.Errorf("they are %+v", got)
 	}
 }
+
+// A failure says its kind once.
+func TestFailureSaysItsKindOnce(t *testing.T) {
+	for message, want := range map[string]string{
+		"all is spent":                      "budget: all is spent",
+		"budget: 2 USD spent of 1":          "budget: 2 USD spent of 1",
+		"budget by ada: 2 USD spent":        "budget by ada: 2 USD spent",
+		"budgets are not what they used to": "budget: budgets are not what they used to",
+		"":                                  "budget: ",
+	} {
+		if got := (&nestor.Failure{Kind: nestor.Budget, Message: message}).Error(); got != want {
+			t.Errorf("%q is said as %q, want %q", message, got, want)
+		}
+	}
+}

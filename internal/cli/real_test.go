@@ -289,7 +289,7 @@ rules: [{repeat: true, turns: [{text: again, tools: [{name: Bash, input: {comman
 		},
 		{
 			name: "time-out", args: []string{"--timeout", "3s", "go"}, script: `rules: [{turns: [{text: late, wait: 1h}]}]`,
-			status: nestor.Error, kind: nestor.Timeout, code: 1, stderr: " ended with an error: timeout: ",
+			status: nestor.Error, kind: nestor.Timeout, code: 1, stderr: " ended with an error: timeout by deadline: ",
 			// Our own loop may be quick enough to tell how its turn ended.
 			story: opening + "run_cancelled (chat_complete )?error agent_execution_complete",
 		},

@@ -420,9 +420,6 @@ func outcomeOf(run api.Run) error {
 	case nestor.Partial:
 		return &codedError{exitPartial, fmt.Errorf("run %s is partial: %s", run.ID, why)}
 	case nestor.Cancelled:
-		if e := run.Result.Error; e != nil && e.Kind == nestor.Stopped {
-			why = e.Message // which says so
-		}
 		return &codedError{exitCancelled, fmt.Errorf("run %s: %s", run.ID, why)}
 	}
 	return &codedError{exitError, fmt.Errorf("run %s ended with an error: %s", run.ID, why)}

@@ -187,6 +187,9 @@ func (s *story) end(result *nestor.Result) []thing {
 			last.usage = result.Usage
 		}
 	}
+	if lacked := missingTools(result); lacked != "" {
+		told = append(told, thing{mark: span{yellow, "!"}, text: "it was to have tools that there are not: " + lacked, look: yellow})
+	}
 	t := endOf(&last, s.now())
 	t.title = stateWord(&last, s.now())
 	usd, usage := s.total()
@@ -194,6 +197,20 @@ func (s *story) end(result *nestor.Result) []thing {
 	t.text = joinFacts(turnsOf(last.turns), money(usd), t.took, tokens(usage))
 	t.took, t.run, t.look = "", nil, dim
 	return append(told, t)
+}
+
+// missingTools names the tools that an agent was to have and that there are not, as the
+// metadata of its result does; empty if there are none.
+func missingTools(result *nestor.Result) string {
+	if result == nil {
+		return ""
+	}
+	list, _ := result.Metadata["missing_tools"].([]any)
+	var names []string
+	for _, name := range list {
+		names = append(names, oneLine(fmt.Sprint(name)))
+	}
+	return strings.Join(names, ", ")
 }
 
 // exchange returns sum with one share in it exchanged for another.

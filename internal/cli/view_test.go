@@ -193,7 +193,7 @@ func TestViewFailure(t *testing.T) {
 		if s.withheld() == "the cursor is hidden" {
 			t.Error("the cursor is hidden from who was told that Ctrl-C ends it now")
 		}
-		s.close(&nestor.Result{Status: nestor.Error, Turns: 4, Error: &nestor.Failure{Kind: nestor.Stopped, Message: "by a person\nat last"}})
+		s.close(&nestor.Result{Status: nestor.Error, Turns: 4, Error: &nestor.Failure{Kind: nestor.Stopped, Message: "by a person\nat last"}, Metadata: map[string]any{"missing_tools": []any{"Telepathy", "Bsh"}}})
 		s.look("closed")
 	})
 }

@@ -175,7 +175,7 @@ turns:
 		t.Fatal(err)
 	}
 	ended, err := client.Wait(t.Context(), id)
-	if err != nil || ended.State != nestor.Cancelled || ended.Doing != "ended with cancelled: cancelled: cancelled by ada: enough" {
+	if err != nil || ended.State != nestor.Cancelled || ended.Doing != "ended with cancelled: cancelled by ada: enough" {
 		t.Errorf("it %s, %v", ended.Doing, err)
 	}
 	if err := client.Cancel(t.Context(), id, api.Cancellation{}); !errors.Is(err, nestor.ErrEnded) {

@@ -2,7 +2,9 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/dfaf701a/nestor"
@@ -234,8 +236,13 @@ func (in Note) decide(d *decision) error {
 // afford ends a run that has spent more than it has.
 func (d *decision) afford() {
 	if d.Task.Limits.BudgetUSD > 0 && d.Left() < -tolerance {
-		d.cancel(nestor.Cause{Kind: nestor.Budget, Run: d.ID, Reason: fmt.Sprintf("%.4f USD spent of %.4f", d.Spent+d.Below, d.Task.Limits.BudgetUSD)})
+		d.cancel(nestor.Cause{Kind: nestor.Budget, Run: d.ID, Reason: fmt.Sprintf("%s USD spent of %s", dollars(d.Spent+d.Below), dollars(d.Task.Limits.BudgetUSD))})
 	}
+}
+
+// dollars returns an amount as it is said, to a millionth.
+func dollars(usd float64) string {
+	return strconv.FormatFloat(math.Round(usd*1e6)/1e6, 'f', -1, 64)
 }
 
 // Cancel has the run end, what is below it first.
