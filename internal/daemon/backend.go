@@ -128,11 +128,14 @@ func (b *backend) past(ctx context.Context, id nestor.ID) (api.Run, error) {
 	if err != nil {
 		return api.Run{}, err
 	}
-	run := listed(info)
+	list, err := b.listed(ctx, info)
+	if err != nil {
+		return api.Run{}, err
+	}
+	run := list[0]
 	if siblings, err := b.history.Runs(ctx, history.Query{Parent: id, Limit: 1000}); err == nil {
 		for _, child := range slices.Backward(siblings) {
 			run.Children = append(run.Children, child.ID)
-			run.BelowUSD += child.CostUSD
 		}
 	}
 	for e, err := range b.log.Read(ctx, eventlog.Filter{Root: string(info.Root), Run: string(id)}, 0) {
@@ -236,11 +239,31 @@ func (b *backend) Runs(ctx context.Context, q api.Query) ([]api.Run, error) {
 		return nil, err
 	}
 	list, err := b.history.Runs(ctx, queryOf(q))
-	runs := listOf(list)
+	if err != nil {
+		return nil, err
+	}
+	runs, err := b.listed(ctx, list...)
+	if err != nil {
+		return nil, err
+	}
 	for i := range runs {
 		b.update(ctx, &runs[i])
 	}
-	return runs, err
+	return runs, nil
+}
+
+// listed are runs as the history knows them, with what is below them.
+func (b *backend) listed(ctx context.Context, list ...history.RunInfo) ([]api.Run, error) {
+	below, err := b.history.Below(ctx, list)
+	if err != nil {
+		return nil, err
+	}
+	runs := make([]api.Run, len(list))
+	for i, info := range list {
+		runs[i] = listed(info)
+		runs[i].BelowUSD = below[info.ID]
+	}
+	return runs, nil
 }
 
 // update has a run of a list say how it stands: what the log does not tell, such as
@@ -253,6 +276,7 @@ func (b *backend) update(ctx context.Context, run *api.Run) {
 	if err != nil || r.State.Ended() { // of which the list is not told yet
 		return
 	}
+	run.CostUSD, run.BelowUSD = r.Spent, r.Below
 	if run.State != r.State {
 		run.State, run.Wait, run.Doing = r.State, r.Wait, doingOf(r, time.Now())
 	}
@@ -277,14 +301,17 @@ func (b *backend) Tree(ctx context.Context, id nestor.ID) ([]api.Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	all, err := b.listed(ctx, list...)
+	if err != nil {
+		return nil, err
+	}
 	// What is above it and beside it is left out.
 	below := map[nestor.ID]bool{id: true}
 	var tree []api.Run
-	for _, info := range list {
-		if info.ID == id || below[info.Parent] {
-			below[info.ID] = true
-			one := listed(info)
-			if live, err := b.engine.Get(ctx, info.ID); err == nil {
+	for _, one := range all {
+		if one.ID == id || below[one.Parent] {
+			below[one.ID] = true
+			if live, err := b.engine.Get(ctx, one.ID); err == nil {
 				one = runOf(live, doingOf(live, time.Now()))
 				one.Result = nil
 			}

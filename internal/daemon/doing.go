@@ -184,14 +184,6 @@ func listed(i history.RunInfo) api.Run {
 	}
 }
 
-func listOf(list []history.RunInfo) []api.Run {
-	runs := make([]api.Run, len(list))
-	for i, info := range list {
-		runs[i] = listed(info)
-	}
-	return runs
-}
-
 func queryOf(q api.Query) history.Query {
 	return history.Query{
 		Root: q.Root, Parent: q.Parent, Roots: q.Roots, State: q.State, Agent: q.Agent, Swarm: q.Swarm, Since: q.Since, Until: q.Until,

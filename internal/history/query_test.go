@@ -46,6 +46,41 @@ func ids(runs []RunInfo) (list []nestor.ID) {
 	return list
 }
 
+// What is below a run is all of it, in whatever order its runs are seen, and nothing of
+// what is beside it.
+func TestCostsBelow(t *testing.T) {
+	h := mustOpen(t, filepath.Join(t.TempDir(), "history.db"))
+	for _, tree := range []string{"a", "b"} {
+		root := nestor.ID(tree)
+		end := func(id, parent nestor.ID, depth int, usd float64) {
+			head := nestor.Header{Run: id, Root: root, Depth: depth, Time: time.Now()}
+			recorded(t, h, &nestor.RunQueued{Header: head, Parent: parent}, &nestor.ExecutionComplete{Header: head, Status: nestor.Success, CostUSD: usd})
+		}
+		end(root+"11", root+"1", 2, 0.25)
+		end(root+"1", root, 1, 2)
+		end(root, "", 0, 1)
+		end(root+"2", root, 1, 4)
+		end(root+"12", root+"1", 2, 0.5)
+	}
+	runs, err := h.Runs(soon(t), Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	usd, err := h.Below(soon(t), runs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[nestor.ID]float64{"a": 6.75, "a1": 0.75, "b": 6.75, "b1": 0.75}
+	for _, r := range runs {
+		if usd[r.ID] != want[r.ID] {
+			t.Errorf("below %s are %v USD, want %v", r.ID, usd[r.ID], want[r.ID])
+		}
+	}
+	if usd, err := h.Below(soon(t), nil); err != nil || len(usd) != 0 {
+		t.Errorf("below nothing are %v, %v", usd, err)
+	}
+}
+
 func TestRunsAreFilteredAndPaged(t *testing.T) {
 	h := mustOpen(t, filepath.Join(t.TempDir(), "history.db"))
 	var roots, children []nestor.ID

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,6 +126,39 @@ func (h *History) Run(ctx context.Context, id nestor.ID) (RunInfo, error) {
 		return RunInfo{}, fmt.Errorf("run %.60q: %w", id, nestor.ErrRunNotFound)
 	}
 	return list[0], nil
+}
+
+// Below returns what all that is below some runs has cost, by their ids.
+func (h *History) Below(ctx context.Context, of []RunInfo) (usd map[nestor.ID]float64, err error) {
+	usd = map[nestor.ID]float64{}
+	if len(of) == 0 {
+		return usd, nil
+	}
+	var roots []any
+	for _, r := range of {
+		if !slices.Contains(roots, any(string(r.Root))) {
+			roots = append(roots, string(r.Root))
+		}
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("reading costs of %w", h.explain(err))
+		}
+	}()
+	rows, err := h.read.QueryContext(ctx, "SELECT id, parent, cost FROM runs WHERE root IN (?"+strings.Repeat(", ?", len(roots)-1)+") AND parent <> '' ORDER BY depth DESC", roots...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var id, parent nestor.ID
+		var cost float64
+		if err := rows.Scan(&id, &parent, &cost); err != nil {
+			return nil, err
+		}
+		usd[parent] += cost + usd[id]
+	}
+	return usd, rows.Err()
 }
 
 // Ended tells how a run ended; false if it has not, or is not known.
