@@ -124,7 +124,7 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 		return noID(cmd, opts.resume)
 	}
 	if err := checkOutput(opts.output); err != nil {
-		return fmt.Errorf("run: %w", err)
+		return fmt.Errorf("%s: %w", cmd.Name(), err)
 	}
 	for _, kv := range opts.env {
 		if name, _, ok := strings.Cut(kv, "="); !ok || !isVariable(name) {
@@ -153,16 +153,16 @@ func runRun(cmd *cobra.Command, args []string, opts runOptions) error {
 		}
 		opts.input = ""
 		if err := spawnInside(cmd, client, spawnOptions{runOptions: opts, task: prompt}); err != nil {
-			return fmt.Errorf("run: %w", err)
+			return fmt.Errorf("%s: %w", cmd.Name(), err)
 		}
 		return nil
 	}
 	task, d, err := rootTask(cmd, prompt, opts)
 	if err != nil {
-		return fmt.Errorf("run: %w", err)
+		return fmt.Errorf("%s: %w", cmd.Name(), err)
 	}
 	d.Lone = true
-	return newFollowing(cmd, opts, d, task).command(cmd, "run")
+	return newFollowing(cmd, opts, d, task).command(cmd, cmd.Name())
 }
 
 // rootTask makes the task that a command line asks for, and says how the daemon of
@@ -214,14 +214,14 @@ func promptOf(cmd *cobra.Command, args []string, opts runOptions) (string, error
 		text, err = readAll(cmd.Context(), cmd.InOrStdin(), "stdin")
 	}
 	if err != nil {
-		return "", fmt.Errorf("run: %w", err)
+		return "", fmt.Errorf("%s: %w", cmd.Name(), err)
 	}
 	if strings.TrimSpace(text) == "" && opts.agent == "" {
 		return "", misuse(cmd, "the prompt is empty")
 	}
 	if opts.focus != "" {
 		if _, err := os.Stat(opts.focus); err != nil {
-			return "", fmt.Errorf("run: --focus-file: %w", err)
+			return "", fmt.Errorf("%s: --focus-file: %w", cmd.Name(), err)
 		}
 		if opts.agent == "" { // whose definition says how it is told otherwise
 			text += "\n\nThis is about the file " + opts.focus + "."
