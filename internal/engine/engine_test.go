@@ -78,7 +78,7 @@ func onceAndForAll(t *testing.T, s *shape) {
 		calls.Add(1)
 		return success("did " + x.Run().Task.Input)
 	}
-	a, b := open(t, s.connect(t), patient, 2, execute), open(t, s.connect(t), short, 2, execute)
+	a, b := open(t, s.connect(t), patient, 2, execute), open(t, s.connect(t), patient, 2, execute)
 	var ids []nestor.ID
 	for i := range 20 {
 		ids = append(ids, a.submit(t, nestor.Task{Input: fmt.Sprint(i)}))
