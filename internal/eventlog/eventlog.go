@@ -184,6 +184,7 @@ type Log struct {
 
 	link  link
 	acked atomic.Uint64 // the highest sequence that was stored here
+	tails tails
 
 	closing sync.Mutex
 	closed  bool // no flush may begin

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -60,5 +61,86 @@ func TestStoredWhileItIsLookedFor(t *testing.T) {
 	}
 	if stream.then != nil {
 		t.Error("nothing was asked for")
+	}
+}
+
+// A run's engine and its agent have a writer each, and take turns: what one of them
+// stored, the other one does not ask for. What another process stored, it does.
+func TestWritersThatTakeTurns(t *testing.T) {
+	at := otherProcess(t)
+	l, elsewhere := at.open(t, Options{}), at.open(t, Options{})
+	writer := func(l *Log) *Writer {
+		t.Helper()
+		w, err := l.Writer("root", "run", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	var want []Position
+	asked := 0
+	count := &countingStream{Stream: l.stream, asked: &asked}
+	l.stream = count
+	for _, turn := range []struct {
+		w       *Writer
+		name    string
+		lookups int
+	}{
+		{writer(l), "the first one, of a run that nobody knows", 1},
+		{writer(l), "another one", 0},
+		{writer(l), "a third one", 0},
+		{writer(elsewhere), "one of another process", 0},
+		{writer(l), "one that was overtaken", 1},
+	} {
+		asked = 0
+		at, err := turn.w.Append(soon(t), event("%s", turn.name))
+		if err != nil {
+			t.Fatalf("%s: %v", turn.name, err)
+		}
+		if asked != turn.lookups {
+			t.Errorf("%s asked %d times for the end of the run, want %d", turn.name, asked, turn.lookups)
+		}
+		want = append(want, at...)
+	}
+	if !slices.IsSorted(want) {
+		t.Errorf("the positions are %v", want)
+	}
+}
+
+// countingStream counts how often it is asked for the end of a run.
+type countingStream struct {
+	jetstream.Stream
+	asked *int
+}
+
+func (s *countingStream) GetLastMsgForSubject(ctx context.Context, subject string) (*jetstream.RawStreamMsg, error) {
+	*s.asked++
+	return s.Stream.GetLastMsgForSubject(ctx, subject)
+}
+
+// A tree that is purged is not known any more.
+func TestEndsArePurged(t *testing.T) {
+	l := embedded(t).open(t, Options{})
+	for _, root := range []string{"root", "another"} {
+		w, err := l.Writer(root, "run", 0)
+		if err == nil {
+			_, err = w.Append(soon(t), event("first"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	end, known := l.tails.of("root", "run")
+	if !known {
+		t.Fatal("the end of the run is not known to who stored it")
+	}
+	if err := l.Purge(soon(t), "root", position(end.seq, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, known := l.tails.of("root", "run"); known {
+		t.Error("the end of a run is known whose tree is purged")
+	}
+	if _, known := l.tails.of("another", "run"); !known {
+		t.Error("the end of a run is not known any more, another tree was purged")
 	}
 }

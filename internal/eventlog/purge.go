@@ -26,6 +26,7 @@ func (l *Log) Purge(ctx context.Context, root string, last Position) error {
 	if err != nil {
 		return fmt.Errorf("purging tree %s: %w", root, err)
 	}
+	l.tails.forget(root)
 	l.hub.purged(root)
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,6 +23,47 @@ type tail struct {
 }
 
 func (c *chunk) tail() tail { return tail{c.seq, c.next(), c.fence, c.mark} }
+
+// tails are the ends of runs as this process saw them last: for a writer that is not the
+// only one of its run, such as those of a run's engine and of its agent, which take turns.
+// What another process has stored since shows when a chunk is refused.
+type tails struct {
+	mu   sync.Mutex // guards runs
+	runs map[runKey]tail
+}
+
+func (t *tails) of(root, run string) (end tail, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	end, ok = t.runs[runKey{root, run}]
+	return end, ok
+}
+
+func (t *tails) note(root, run string, end tail) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := runKey{root, run}
+	if t.runs == nil || len(t.runs) >= maxRuns {
+		t.runs = map[runKey]tail{}
+	}
+	if end.seq >= t.runs[key].seq {
+		t.runs[key] = end
+	}
+}
+
+// forget forgets a tree whose events are purged.
+func (t *tails) forget(root string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.runs, func(key runKey, _ tail) bool { return key.root == root })
+}
+
+// catchUp takes what others in this process have seen of the run since.
+func (w *Writer) catchUp() {
+	if end, ok := w.log.tails.of(w.root, w.run); ok && end.seq > w.tail.seq {
+		w.tail, w.known = end, true
+	}
+}
 
 // storing is what is about to be the next chunk of a run.
 type storing struct {
@@ -63,6 +106,9 @@ func (w *Writer) store(ctx context.Context, s *storing) error {
 // attempt tries to make s the next chunk of the run, to set the positions of its
 // entries, and tells whether it did.
 func (w *Writer) attempt(ctx context.Context, s *storing) (done bool, err error) {
+	if !s.sent {
+		w.catchUp()
+	}
 	if !w.known {
 		if err := w.lookup(ctx, s.c, s.sent); err != nil {
 			return false, err
@@ -104,6 +150,7 @@ func (w *Writer) chunk(entries []*entry) *chunk {
 // stored takes note that entries are chunk c.
 func (w *Writer) stored(c *chunk, entries []*entry) {
 	w.tail, w.flushed = c.tail(), true
+	w.log.tails.note(w.root, w.run, w.tail)
 	for i, e := range entries {
 		e.position = position(c.seq, i)
 	}
@@ -170,6 +217,7 @@ func (w *Writer) lookup(ctx context.Context, c *chunk, sent bool) error {
 		c.seq = next.seq
 	case last != nil:
 		w.tail = last.tail()
+		w.log.tails.note(w.root, w.run, w.tail)
 	case w.tail.seq != 0:
 		return ErrArchived // it was there
 	default:

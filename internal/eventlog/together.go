@@ -49,9 +49,24 @@ func (l *Log) together(ctx context.Context, marks []uint64, events [][]nestor.Ev
 		}
 		list = append(list, s)
 	}
-	if !lookUp(ctx, list) { // those who execute a run append to it too
+	var unknown []*portion
+	for _, s := range list { // those who execute a run append to it too
+		if s.w.catchUp(); !s.w.known {
+			unknown = append(unknown, s)
+		}
+	}
+	if !lookUp(ctx, unknown) {
 		return false
 	}
+	err := l.storeAll(ctx, list)
+	if broker.IsConflict(err) && lookUp(ctx, list) { // another process has appended to one
+		err = l.storeAll(ctx, list)
+	}
+	return err == nil
+}
+
+// storeAll stores what is not there yet as one batch, behind the ends that are known.
+func (l *Log) storeAll(ctx context.Context, list []*portion) error {
 	left := slices.DeleteFunc(slices.Clone(list), func(s *portion) bool { return s.c.mark <= s.w.tail.mark }) // these are there
 	messages := make([]*nats.Msg, len(left))
 	for i, s := range left {
@@ -62,15 +77,18 @@ func (l *Log) together(ctx context.Context, marks []uint64, events [][]nestor.Ev
 	ctx, cancel := l.link.attempt(ctx, requestTimeout)
 	defer cancel()
 	last, err := l.broker.Together(ctx, messages)
-	if err != nil || last > maxSeq {
-		return false
+	if err != nil {
+		return err
+	}
+	if last > maxSeq {
+		return fmt.Errorf("the log is full: its sequence is %d", last)
 	}
 	for i, s := range left {
 		s.c.seq = last - uint64(len(left)-1-i)
 		s.w.stored(s.c, s.entries)
 	}
 	l.storedUpTo(last)
-	return true
+	return nil
 }
 
 // lookUp finds the ends of runs, some at once, and tells whether it found all.
