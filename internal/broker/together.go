@@ -32,8 +32,14 @@ func Expect(msg *nats.Msg, last uint64) {
 // and syncs them once. They follow each other; the sequence of the last one is
 // returned.
 func (b *Broker) Together(ctx context.Context, messages []*nats.Msg) (last uint64, err error) {
-	if len(messages) == 0 {
+	switch len(messages) {
+	case 0:
 		return 0, nil
+	case 1: // for a batch the server makes files of its own
+		if last, err = b.request(ctx, messages[0]); err != nil {
+			return 0, fmt.Errorf("storing a message: %w", b.Explain(err))
+		}
+		return last, nil
 	}
 	id := nats.NewInbox()[len(nats.InboxPrefix):]
 	commit := messages[len(messages)-1]
@@ -51,11 +57,7 @@ func (b *Broker) Together(ctx context.Context, messages []*nats.Msg) (last uint6
 		}
 	}
 	commit.Header.Set(batchCommit, "1")
-	answer, err := b.nc.RequestMsgWithContext(ctx, commit)
-	if err != nil {
-		return 0, fmt.Errorf("storing %d messages: %w", len(messages), b.Explain(err))
-	}
-	if last, err = sequence(answer.Data); err != nil {
+	if last, err = b.request(ctx, commit); err != nil {
 		return 0, fmt.Errorf("storing %d messages: %w", len(messages), b.Explain(err))
 	}
 	return last, nil
@@ -65,6 +67,11 @@ func (b *Broker) Together(ctx context.Context, messages []*nats.Msg) (last uint6
 // if there is none, and returns its own when it is synced.
 func (b *Broker) Store(ctx context.Context, msg *nats.Msg, last uint64) (uint64, error) {
 	Expect(msg, last)
+	return b.request(ctx, msg)
+}
+
+// request sends a message to a stream and returns its sequence when it is synced.
+func (b *Broker) request(ctx context.Context, msg *nats.Msg) (uint64, error) {
 	answer, err := b.nc.RequestMsgWithContext(ctx, msg)
 	if err != nil {
 		return 0, err

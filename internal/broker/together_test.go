@@ -50,3 +50,31 @@ func TestTogether(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// One message goes the way of a message that is alone, and what it expects holds.
+func TestTogetherAlone(t *testing.T) {
+	b := mustOpen(t, Options{Dir: t.TempDir()})
+	kv, err := b.JetStream().KeyValue(t.Context(), runs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	draft := func(text string, last uint64) []*nats.Msg {
+		msg := &nats.Msg{Subject: bucketSubject(runs[0]) + "run", Data: []byte(text)}
+		Expect(msg, last)
+		return []*nats.Msg{msg}
+	}
+	first, err := b.Together(t.Context(), draft("first", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Together(t.Context(), draft("late", 0)); !IsConflict(err) {
+		t.Errorf("there is one, none was expected: %v", err)
+	}
+	second, err := b.Together(t.Context(), draft("second", first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if entry, err := kv.Get(t.Context(), "run"); err != nil || string(entry.Value()) != "second" || entry.Revision() != second {
+		t.Errorf("it is %v, %v; stored as %d", entry, err, second)
+	}
+}
