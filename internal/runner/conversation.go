@@ -60,10 +60,13 @@ func (c *conversation) say(ctx context.Context, events ...nestor.Event) error {
 }
 
 // explain says what ended the work. If that was nobody's decision about the run,
-// it goes on elsewhere, or later.
+// it goes on elsewhere, or later. Of a run that was cancelled it is on record by whom.
 func (c *conversation) explain(ctx, work context.Context, f *nestor.Failure) error {
-	if _, decided := errors.AsType[*nestor.Cause](context.Cause(work)); work.Err() != nil && !decided {
+	switch cause, decided := errors.AsType[*nestor.Cause](context.Cause(work)); {
+	case work.Err() != nil && !decided:
 		return c.progress(ctx, "interrupted: "+f.Message)
+	case decided && cause.Kind == nestor.Stopped:
+		return nil
 	}
 	return c.say(ctx, &nestor.ErrorEvent{Message: f.Message, Kind: f.Kind})
 }

@@ -283,6 +283,31 @@ rules:
 	})
 }
 
+// What a deadline ended says so in its story. Whoever cancels a run is on record
+// already: it is not said twice.
+func TestDecisionIsSaidOnce(t *testing.T) {
+	for kind, errors := range map[nestor.Kind]int{nestor.Timeout: 1, nestor.Stopped: 0} {
+		t.Run(string(kind), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancelCause(t.Context())
+				r := written(t, scripted.Turn{Say: []scripted.Line{{Content: "never", After: time.Hour}}})
+				log := &records{}
+				done := make(chan nestor.Result)
+				go func() { done <- r.Execute(ctx, runner.Run{ID: id, Root: root}, log) }()
+				synctest.Wait()
+				stop(&nestor.Cause{Kind: kind, By: "ada"})
+				if got := <-done; got.Error == nil || got.Error.Kind != kind {
+					t.Errorf("it is %s, %+v", got.Status, got.Error)
+				}
+				said := slices.DeleteFunc(slices.Clone(log.events), func(e nestor.Event) bool { _, ok := e.(*nestor.ErrorEvent); return !ok })
+				if len(said) != errors {
+					t.Errorf("the story is %s", log.story())
+				}
+			})
+		})
+	}
+}
+
 func TestInterruptedRunGoesOn(t *testing.T) {
 	both(t, `
 rules:
