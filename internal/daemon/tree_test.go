@@ -126,10 +126,9 @@ func TestCancelAtTheRootEndsTheTree(t *testing.T) {
 			s := settings{Dir: place(t), Provider: "scripted", Slots: test.slots, Script: treeScript(test.breadth, "{hang: true}")}
 			client, _ := serving(t, s)
 			id := submit(t, client, nestor.Task{Input: test.input, Limits: treeLimits(test.breadth, test.depth, test.runs)})
-			ctx, stop := context.WithTimeout(t.Context(), 3*time.Minute)
+			ctx, stop := context.WithTimeout(t.Context(), 20*time.Minute) // with the race detector, on a machine that is busy
 			defer stop()
-			for !allHang(ctx, t, client, id, test.runs, test.slots) {
-			}
+			untilAllHang(ctx, t, client, id, test.runs, test.slots)
 			began := time.Now()
 			if err := client.Cancel(ctx, id, api.Cancellation{By: "ada"}); err != nil {
 				t.Fatal(err)
@@ -143,6 +142,19 @@ func TestCancelAtTheRootEndsTheTree(t *testing.T) {
 			// itself, may have ended well.
 			endedOnce(t, client, id, test.runs, nestor.Cancelled, nestor.Success)
 		})
+	}
+}
+
+// untilAllHang waits until nothing more will happen in a tree. To ask is work for the
+// daemon, too: it is left alone between two questions.
+func untilAllHang(ctx context.Context, t *testing.T, client *api.Client, id nestor.ID, runs, slots int) {
+	t.Helper()
+	for !allHang(ctx, t, client, id, runs, slots) {
+		select {
+		case <-time.After(time.Duration(runs) * time.Millisecond / 2):
+		case <-ctx.Done():
+			t.Fatal(context.Cause(ctx))
+		}
 	}
 }
 
@@ -251,8 +263,7 @@ func TestCancelledTreesOutliveKills(t *testing.T) {
 	p := s.start(t)
 	for range slice(3, 50) {
 		id := submit(t, client, nestor.Task{Input: "node r " + strings.Repeat("x", levels), Limits: limits})
-		for !allHang(ctx, t, client, id, all, all) {
-		}
+		untilAllHang(ctx, t, client, id, all, all)
 		cancelled := make(chan error, 1)
 		go func() { cancelled <- client.Cancel(ctx, id, api.Cancellation{By: "ada"}) }()
 		select {
