@@ -166,8 +166,12 @@ func (a *cliAgent) converse(ctx context.Context, t *turn, s *claude.Session, m a
 			break
 		}
 	}
-	if failure == nil && !t.left && !t.answered {
+	switch {
+	case failure != nil || t.left:
+	case !t.answered:
 		failure = errNoResult
+	case t.cut: // by the end of ctx, if that came first
+		failure = context.Cause(ctx)
 	}
 	if t.left || ctx.Err() != nil {
 		t.gone = a.keep && !t.answered && !alive(s)

@@ -393,6 +393,33 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
+// A message whose work is cut off by a shutdown ends with that, also for who comes to
+// read only after the CLI has said that it was interrupted, and is gone.
+func TestShutdownIsReadLate(t *testing.T) {
+	t.Parallel()
+	a := create(t, fake("busy"), client(agent.Config{}))
+	var last error
+	first := true
+	for _, err := range a.Handle(bounded(t), agent.NewMessage("tester", "work")) {
+		if first {
+			first = false
+			a.(*cliAgent).mu.Lock()
+			session := a.(*cliAgent).session
+			a.(*cliAgent).mu.Unlock()
+			ctx, stop := context.WithCancel(t.Context())
+			stop()
+			if err := a.Shutdown(ctx); err != context.Canceled {
+				t.Errorf("it ended before the message did: %v", err)
+			}
+			session.Close()
+		}
+		last = err
+	}
+	if last != agent.ErrTerminated {
+		t.Errorf("the message ended with %v", last)
+	}
+}
+
 // A CLI that does not end keeps nobody waiting beyond the context.
 func TestShutdownIsBounded(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,7 @@ type turn struct {
 	left     bool                  // whoever reads wants no more
 	heard    bool                  // the CLI took the message up
 	answered bool                  // a result was seen
+	cut      bool                  // the last one is of work that was interrupted
 	tasks    bool                  // an agent works in the background
 	gone     bool                  // the session is over
 	apiError claude.AssistantError // of the last API call; empty if it went well
@@ -139,7 +140,7 @@ func (t *turn) observe(msg claude.Message) {
 			return !b.Ambient && (b.TaskType == "local_agent" || b.TaskType == "local_workflow")
 		})
 	case *claude.Result:
-		t.heard, t.answered = true, true
+		t.heard, t.answered, t.cut = true, true, m.Interrupted()
 		t.result(m)
 	case *claude.Unknown:
 		// How a message ends that has no result of its own. Seen in 2.1.325.
