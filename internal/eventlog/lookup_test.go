@@ -4,8 +4,13 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/broker"
 )
 
 // slowStream has something happen behind the first question that it answers.
@@ -142,5 +147,41 @@ func TestEndsArePurged(t *testing.T) {
 	}
 	if _, known := l.tails.of("another", "run"); !known {
 		t.Error("the end of a run is not known any more, another tree was purged")
+	}
+}
+
+// A batch that was stored, and whose answer did not come, is not taken for what its
+// writer stores next.
+func TestBatchWithoutAnAnswer(t *testing.T) {
+	l := embedded(t).open(t, Options{})
+	id := nestor.NewID(time.Now())
+	said := func(text string) nestor.Event {
+		return &nestor.ChatStart{Header: nestor.Header{Run: id, Root: id}, Message: text}
+	}
+	if err := l.Once(soon(t), 1, said("first")); err != nil {
+		t.Fatal(err)
+	}
+	lost, err := l.portion(2, []nestor.Event{said("second")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost.c.n = lost.w.tail.next
+	msg := &nats.Msg{Subject: Filter{string(id), string(id)}.subject(), Data: lost.c.encode()}
+	broker.Expect(msg, lost.w.tail.seq)
+	if _, err := l.broker.Together(soon(t), []*nats.Msg{msg}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Once(soon(t), 3, said("third")); err != nil {
+		t.Fatal(err)
+	}
+	last, err := found(l.stream.GetLastMsgForSubject(soon(t), msg.Subject))
+	if err != nil || last.mark != 3 || last.n != lost.c.next() {
+		t.Errorf("the end of the run is %+v, %v, and not what was stored last", last, err)
+	}
+	if err := l.Once(soon(t), 2, said("second")); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := found(l.stream.GetLastMsgForSubject(soon(t), msg.Subject)); err != nil || again.seq != last.seq {
+		t.Errorf("what the batch stored is stored once more: %+v, %v", again, err)
 	}
 }

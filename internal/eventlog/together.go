@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"sync"
@@ -133,6 +134,7 @@ func (l *Log) portion(mark uint64, events []nestor.Event) (*portion, error) {
 	if s.c = w.chunk(s.entries); s.c.size > roomy || len(events) > maxEvents {
 		return nil, ErrTooLarge
 	}
+	s.c.writer = rand.Text() // if no answer comes, it is not taken for what w stores next
 	return s, nil
 }
 
