@@ -143,10 +143,11 @@ var architecture = rules{
 		"scriptmodel": {
 			why: "it plays a model for anybody's client, so it knows none of ours",
 			outside: allow{
-				"os":                 "",
-				"net":                "it listens",
-				"net/http":           "it speaks the Messages API",
-				"go.yaml.in/yaml/v3": "scripts are YAML, and errors in them have positions",
+				"os":                            "",
+				"net":                           "it listens",
+				"net/http":                      "it speaks the Messages API",
+				"go.yaml.in/yaml/v3":            "scripts are YAML, and errors in them have positions",
+				"github.com/segmentio/encoding": "requests repeat their conversation: in each, 40 kB take 0.6 ms instead of 3.4",
 			},
 		},
 		"internal/engine": {

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
+
+	fast "github.com/segmentio/encoding/json"
 )
 
 // Request is one request that the model was sent, kept for assertions. It is
@@ -50,23 +53,53 @@ type body struct {
 	messages []message
 }
 
-// parse reads a body.
+// parse reads a body. Each request has the whole conversation again, which
+// encoding/json takes five times as long for.
 func parse(text []byte) (*body, error) {
+	if deep(text) {
+		return nil, fmt.Errorf("nested deeper than %d", maxDepth)
+	}
 	b := new(body)
-	if err := json.Unmarshal(text, b); err != nil {
+	if err := fast.Unmarshal(text, b); err != nil {
 		return nil, err
 	}
 	if b.RawSystem != nil {
-		if err := json.Unmarshal(b.RawSystem, &b.system); err != nil {
+		if err := fast.Unmarshal(b.RawSystem, &b.system); err != nil {
 			return nil, fmt.Errorf("system: %w", err)
 		}
 	}
 	if b.RawMessages != nil {
-		if err := json.Unmarshal(b.RawMessages, &b.messages); err != nil {
+		if err := fast.Unmarshal(b.RawMessages, &b.messages); err != nil {
 			return nil, fmt.Errorf("messages: %w", err)
 		}
 	}
 	return b, nil
+}
+
+// maxDepth is how many objects and lists may be in each other: the parser calls
+// itself for each.
+const maxDepth = 1000
+
+// deep tells whether JSON is nested deeper than that.
+func deep(text []byte) bool {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			if depth++; depth > maxDepth {
+				return true
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return false
 }
 
 type tool struct {
@@ -82,11 +115,11 @@ type message struct {
 type content []block
 
 type block struct {
-	Type      string  `json:"type"`
-	Text      string  `json:"text"`
-	ID        string  `json:"id"`
-	ToolUseID string  `json:"tool_use_id"`
-	Content   content `json:"content"`
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	ID        string          `json:"id"`
+	ToolUseID string          `json:"tool_use_id"`
+	Content   json.RawMessage `json:"content"` // of a tool result: a content
 }
 
 // UnmarshalJSON reads what may be a content. Some blocks hold something else by that
@@ -95,13 +128,13 @@ func (c *content) UnmarshalJSON(data []byte) error {
 	switch data[0] {
 	case '"':
 		var text string
-		if err := json.Unmarshal(data, &text); err != nil {
+		if err := fast.Unmarshal(data, &text); err != nil {
 			return err
 		}
 		*c = content{{Type: "text", Text: text}}
 	case '[':
 		var blocks []block
-		if json.Unmarshal(data, &blocks) == nil {
+		if fast.Unmarshal(data, &blocks) == nil {
 			*c = blocks
 		}
 	}
@@ -120,12 +153,18 @@ func (c content) text() string {
 
 func (c content) toolResults() (texts []string) {
 	for _, b := range c {
-		if b.Type == "tool_result" {
-			texts = append(texts, b.Content.text())
+		if b.isResult() {
+			var of content
+			if len(b.Content) > 0 {
+				of.UnmarshalJSON(b.Content) // what is none has no text
+			}
+			texts = append(texts, of.text())
 		}
 	}
 	return texts
 }
+
+func (b block) isResult() bool { return b.Type == "tool_result" }
 
 // What the Claude CLI adds to the user's messages by itself.
 var (
@@ -232,7 +271,7 @@ func (b *body) conversation() *conversation {
 			c.system += "\n" + m.Content.text()
 			continue
 		}
-		hasResult = hasResult || len(m.Content.toolResults()) > 0
+		hasResult = hasResult || slices.ContainsFunc(m.Content, block.isResult)
 		if text := m.prompt(); text != "" {
 			c.prompts = append(c.prompts, prompt{text: text})
 		}

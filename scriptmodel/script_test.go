@@ -361,6 +361,23 @@ func TestHalfARequestIsNone(t *testing.T) {
 	}
 }
 
+// What is nested deeper than a stack can hold ends no process.
+func TestDeepRequestIsRefused(t *testing.T) {
+	for name, open := range map[string]string{"lists": "[", "objects": `{"a":`, "contents": `[{"type":"tool_result","content":`} {
+		t.Run(name, func(t *testing.T) {
+			body := `{"model":"m","max_tokens":1,"messages":` + strings.Repeat(open, (16<<20)/len(open))
+			status, text := send(scriptmodel.New(scriptmodel.Echo(), scriptmodel.Options{Keep: -1}), body)
+			if status != 400 || !strings.Contains(text, "nested deeper than 1000") {
+				t.Errorf("got %d %.200q", status, text)
+			}
+		})
+	}
+	text := "[{" + strings.Repeat(`\"`, 2000) // is not nested
+	if status, got := send(scriptmodel.New(scriptmodel.Echo(), scriptmodel.Options{}), talk("U "+text)); status != 200 {
+		t.Errorf("got %d %.200q for brackets in a text", status, got)
+	}
+}
+
 func FuzzParseScript(f *testing.F) {
 	f.Add("rules: [{when: {user: x}, turns: [{text: \"{{.Prompt}}\", tools: [{name: a, input: {b: [1]}}]}]}]")
 	f.Add("usage: {input_tokens: 1}\nrules:\n  - turns:\n      - fail: {status: 529, retry_after: 1s}\n")
@@ -379,6 +396,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add(talk("U hi", "C t", "R x"))
 	f.Add(talk("U x\n```script\n- text: one\n```"))
 	f.Add(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":{"a":1}}]}`)
+	f.Add(`{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"a\x"}],"tools":[{"name":1,}]}`)
 	f.Fuzz(func(t *testing.T, body string) {
 		if strings.Contains(body, "wait") || strings.Contains(body, "endless") || strings.Contains(body, "_after") {
 			t.Skip("a script that waits or hangs up on purpose")
@@ -386,6 +404,9 @@ func FuzzRequest(f *testing.F) {
 		status, text := send(scriptmodel.New(scriptmodel.Echo(), scriptmodel.Options{}), body)
 		if status != 200 && status != 400 || !json.Valid([]byte(text)) && !strings.HasPrefix(text, "event: ") {
 			t.Fatalf("got %d %q", status, text)
+		}
+		if status == 200 && !json.Valid([]byte(body)) {
+			t.Fatalf("what is no JSON was answered with %q", text)
 		}
 	})
 }
