@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"time"
@@ -20,12 +21,20 @@ func (t *turn) ask(ctx context.Context) (*answer, *failure, error) {
 	each := func(json.RawMessage) {}
 	if t.s.set.partial {
 		each = func(event json.RawMessage) {
-			t.say(line(t.s.id, fields{"type": "stream_event", "event": event, "parent_tool_use_id": nil}))
+			if grows(event) {
+				t.say(line(t.s.id, fields{"type": "stream_event", "event": event, "parent_tool_use_id": nil}))
+			}
 		}
 	}
 	return t.try(ctx, func(model string) *request {
 		return newRequest(model, t.maxTokens(), t.s.set.Instructions, t.offered, t.s.conv.messages)
 	}, each, t.grown)
+}
+
+// grows tells whether an event may be one of those that agent.Translate has words
+// for: a piece of a text or of a thought.
+func grows(event json.RawMessage) bool {
+	return bytes.Contains(event, []byte("text_delta")) || bytes.Contains(event, []byte("thinking_delta"))
 }
 
 // grown says a block of an answer that is not complete. If an earlier attempt at

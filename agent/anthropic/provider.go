@@ -89,6 +89,7 @@ func New(opts Options) *Provider {
 	}
 	if opts.HTTPClient == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
+		t.WriteBufferSize = 32 << 10
 		t.MaxIdleConnsPerHost = 64
 		opts.HTTPClient = &http.Client{Transport: t}
 	}

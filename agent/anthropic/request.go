@@ -22,7 +22,7 @@ type request struct {
 
 // turnOf is a message in a request.
 type turnOf struct {
-	Role    string
+	Role    string // user or assistant
 	Content []json.RawMessage
 }
 
@@ -55,15 +55,11 @@ func (r *request) encode() ([]byte, error) {
 	}
 	body = append(body, `,"messages":[`...)
 	for i, m := range r.Messages {
-		role, err := json.Marshal(m.Role)
-		if err != nil {
-			return nil, err
-		}
 		if i > 0 {
 			body = append(body, ',')
 		}
-		body = append(append(body, `{"role":`...), role...)
-		body = append(appendList(append(body, `,"content":`...), m.Content), '}')
+		body = append(append(body, `{"role":"`...), m.Role...)
+		body = append(appendList(append(body, `","content":`...), m.Content), '}')
 	}
 	return append(body, "]}"...), nil
 }
@@ -85,7 +81,7 @@ func appendList(to []byte, list []json.RawMessage) []byte {
 // prompt, and the ends of the last two messages of the user, so that what was
 // written for one request is read by the next.
 func newRequest(model string, maxTokens int, system string, offered []json.RawMessage, messages []message) *request {
-	r := &request{Model: model, MaxTokens: maxTokens, Stream: true, Tools: slices.Clone(offered)}
+	r := &request{Model: model, MaxTokens: maxTokens, Stream: true, Tools: slices.Clone(offered), Messages: make([]turnOf, 0, len(messages))}
 	if system != "" {
 		r.System = []json.RawMessage{cached(textBlock(system))}
 	}
@@ -121,8 +117,11 @@ func sendable(content []json.RawMessage, same bool) (kept []json.RawMessage) {
 	for end > 0 && thought(content[end-1]) {
 		end--
 	}
+	if same {
+		return content[:end]
+	}
 	for _, raw := range content[:end] {
-		if same || !thought(raw) {
+		if !thought(raw) {
 			kept = append(kept, raw)
 		}
 	}
@@ -140,11 +139,20 @@ func thought(raw json.RawMessage) bool {
 
 // cached marks an object as the end of what the API's cache keeps.
 func cached(raw json.RawMessage) json.RawMessage {
+	const key = "cache_control"
+	if !isObject(raw) {
+		return raw
+	}
+	mark := json.RawMessage(`{"type":"ephemeral"}`)
+	// Few have a mark, or may have, and are worth being read for it.
+	if end := bytes.LastIndexByte(raw, '}'); bytes.IndexByte(raw, '"') > 0 && !bytes.Contains(raw, []byte(key)) && !bytes.Contains(raw, []byte(`\u`)) {
+		return slices.Concat(raw[:end], []byte(`,"`+key+`":`), mark, raw[end:])
+	}
 	var object map[string]json.RawMessage
 	if json.Unmarshal(raw, &object) != nil {
 		return raw
 	}
-	object["cache_control"] = json.RawMessage(`{"type":"ephemeral"}`)
+	object[key] = mark
 	marked, err := json.Marshal(object)
 	if err != nil {
 		return raw

@@ -3,6 +3,7 @@ package anthropic
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -16,7 +17,7 @@ func TestEncodedRequestIsTheJSONOfItsParts(t *testing.T) {
 			Messages: []turnOf{
 				{Role: "user", Content: []json.RawMessage{textBlock("one"), odd}},
 				{Role: "assistant", Content: []json.RawMessage{textBlock("two")}},
-				{Role: `odd "role"`},
+				{Role: "user"},
 			},
 		},
 	} {
@@ -70,6 +71,28 @@ func TestThoughtsAreKnownHoweverTheyAreWritten(t *testing.T) {
 	} {
 		if is := thought(json.RawMessage(raw)); is != want {
 			t.Errorf("%s: it is %v, want %v", raw, is, want)
+		}
+	}
+}
+
+func TestMarkedObjectKeepsWhatItHas(t *testing.T) {
+	for _, raw := range []string{
+		`{"type":"text","text":"a } b"}`, " {\n\"type\": \"text\" }\n", `{"a":{"b":{}}}`, `{"a":[]}`, `{"text":"\u003cb\u003e"}`,
+		`{"cache_control":{"type":"older"},"a":1}`, `{"cache\u005fcontrol":null}`, `{"text":"about cache_control"}`, `{}`, ` { } `,
+	} {
+		var want, got map[string]any
+		if err := json.Unmarshal([]byte(raw), &want); err != nil {
+			t.Fatal(err)
+		}
+		want["cache_control"] = map[string]any{"type": "ephemeral"}
+		marked := cached(json.RawMessage(raw))
+		if err := json.Unmarshal(marked, &got); err != nil || !reflect.DeepEqual(got, want) || strings.Count(string(marked), `"cache_control":`) != 1 {
+			t.Errorf("%s becomes %s (%v)", raw, marked, err)
+		}
+	}
+	for _, raw := range []string{`[1]`, `"a}"`, `null`, ``} { // what is no object
+		if marked := cached(json.RawMessage(raw)); string(marked) != raw {
+			t.Errorf("%s becomes %s", raw, marked)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
 )
 
 // answer is what the model says to one request, as it grows.
@@ -98,17 +99,18 @@ func (c *client) stream(ctx context.Context, opts []option.RequestOption, r *req
 	watch := time.AfterFunc(c.idle, func() { stop(errIdle) })
 	defer watch.Stop()
 
+	// As MessageService.NewStreaming does it, but that the body is sent as it is, and
+	// events come as they are.
 	var response *http.Response
-	opts = append(opts[:len(opts):len(opts)], option.WithRequestBody("application/json", body), option.WithResponseInto(&response))
-	events := c.api.Messages.NewStreaming(ctx, sdk.MessageNewParams{}, opts...)
+	err = c.api.Post(ctx, "v1/messages", body, &response, opts...)
+	events := ssestream.NewStream[json.RawMessage](ssestream.NewDecoder(response), err)
 	defer events.Close()
 	if response != nil {
 		a.request = response.Header.Get("Request-Id")
 	}
 	for events.Next() {
 		watch.Reset(c.idle)
-		event := events.Current()
-		raw := json.RawMessage(event.RawJSON())
+		raw := events.Current()
 		if a.size += len(raw); a.size > maxAnswer || deep(raw) {
 			return a, errHuge
 		}
