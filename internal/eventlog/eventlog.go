@@ -12,9 +12,9 @@
 //
 // Events of a run are stored in chunks, one message each: a synced write costs
 // the same for one event as for fifty. A chunk leaves when the one before it is
-// acknowledged and somebody waits for it, or 16 KiB have come together, or nothing
-// more has come for 15 ms, or 60 ms have passed; the first of a writer leaves at
-// once. So the size adapts to the disk by itself.
+// acknowledged and somebody waits for it, or 16 KiB have come together, or 30 ms have
+// passed and nothing more has come for 5, or 60 ms have passed; the first of a writer
+// leaves at once. So the size adapts to the disk by itself.
 //
 // A chunk is stored on condition that it follows the chunk that its writer
 // saw last in the run. That is exact, where message ids are known only for a

@@ -12,8 +12,9 @@ import (
 
 const (
 	flushSize  = 16 << 10              // a chunk of this size leaves at once
-	flushAfter = 60 * time.Millisecond // and any other after this
-	flushQuiet = 15 * time.Millisecond // or when nothing has come for so long
+	flushAfter = 60 * time.Millisecond // and any other after this,
+	flushLeast = 30 * time.Millisecond // or after this
+	flushQuiet = 5 * time.Millisecond  // when nothing has come for so long
 	maxQueued  = 1 << 20               // bytes that Write queues before it waits
 
 	sharedWriters = 1024 // kept by Append
@@ -32,6 +33,7 @@ type Writer struct {
 	mu       sync.Mutex
 	queue    []*entry
 	size     int
+	queued   time.Time     // when something was last
 	urgent   bool          // somebody waits for what is queued
 	flushing bool          // a goroutine has the queue in hand
 	space    chan struct{} // closed, and made anew, when the queue has shrunk
@@ -259,6 +261,7 @@ func (w *Writer) enqueue(ctx context.Context, wait bool, groups ...group) (entri
 	if len(w.queue) == 0 {
 		return entries, false, nil
 	}
+	w.queued = time.Now()
 	if wait || w.size >= flushSize {
 		w.wakeLocked()
 	}
@@ -362,9 +365,10 @@ func (w *Writer) flush(next *storing) {
 // gather waits for more to come, until none does. What comes together is so stored
 // when whoever says it is done, and waits for a model, say: not while it works.
 func (w *Writer) gather(ctx context.Context) {
-	timer := time.NewTimer(flushQuiet)
+	began := time.Now()
+	timer := time.NewTimer(flushLeast)
 	defer timer.Stop()
-	for left, had := flushAfter-flushQuiet, w.queued(); ; left -= flushQuiet {
+	for {
 		select {
 		case <-timer.C:
 		case <-w.kick:
@@ -372,20 +376,20 @@ func (w *Writer) gather(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		have := w.queued()
-		if have == had || left <= 0 {
+		now := time.Now()
+		left := min(w.last().Add(flushQuiet).Sub(now), began.Add(flushAfter).Sub(now))
+		if left <= 0 {
 			return
 		}
-		had = have
-		timer.Reset(flushQuiet)
+		timer.Reset(left)
 	}
 }
 
-// queued returns how many bytes wait to be stored.
-func (w *Writer) queued() int {
+// last returns when something was queued last.
+func (w *Writer) last() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.size
+	return w.queued
 }
 
 // take removes from the queue what goes into one chunk. Marks of Flush at its
