@@ -163,7 +163,7 @@ func oneLine(event json.RawMessage) ([]byte, error) {
 	switch {
 	case !json.Valid(event):
 		return nil, fmt.Errorf("event %.80q is not JSON", event)
-	case !bytes.ContainsAny(event, "\r\n"):
+	case bytes.IndexByte(event, '\n') < 0 && bytes.IndexByte(event, '\r') < 0:
 		return bytes.Clone(event), nil
 	}
 	var buf bytes.Buffer
