@@ -117,7 +117,7 @@ func compare(ctx context.Context) error {
 		return err
 	}
 	b := &bench{dir: dir, cli: cli}
-	if err := os.MkdirAll(filepath.Join(b.project(), ".nestor"), 0o700); err != nil {
+	if err := b.anew(); err != nil {
 		return err
 	}
 	file := filepath.Join(b.project(), "a.txt")
@@ -214,11 +214,24 @@ func (b *bench) configure() error {
 	return os.WriteFile(filepath.Join(folder, "config.yaml"), text.Bytes(), 0o600)
 }
 
+// anew forgets what was done in the project.
+func (b *bench) anew() error {
+	home := filepath.Join(b.project(), ".nestor")
+	return errors.Join(os.RemoveAll(home), os.RemoveAll(filepath.Join(b.project(), ".bare")), os.MkdirAll(home, 0o700))
+}
+
 // row measures both sides in turn, without and with a daemon, and prints what it
-// found.
+// found. Each begins in a project in which nothing was done: a start takes the longer
+// the more was.
 func (b *bench) row(ctx context.Context, provider, what, prompt string, until moment) error {
+	if err := b.anew(); err != nil {
+		return err
+	}
 	lone, fastLone, err := b.pairs(ctx, provider, prompt, until)
 	if err != nil {
+		return err
+	}
+	if err := b.anew(); err != nil {
 		return err
 	}
 	daemon := exec.CommandContext(ctx, os.Getenv(nestorVariable), "serve", "--dir", b.project())
