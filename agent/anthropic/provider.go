@@ -89,7 +89,7 @@ func New(opts Options) *Provider {
 	}
 	if opts.HTTPClient == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
-		t.WriteBufferSize = 32 << 10
+		t.WriteBufferSize = 32 << 10 // or a request is copied through a buffer of this size that is made for it
 		t.MaxIdleConnsPerHost = 64
 		opts.HTTPClient = &http.Client{Transport: t}
 	}
