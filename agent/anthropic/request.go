@@ -140,12 +140,12 @@ func thought(raw json.RawMessage) bool {
 // cached marks an object as the end of what the API's cache keeps.
 func cached(raw json.RawMessage) json.RawMessage {
 	const key = "cache_control"
-	if !isObject(raw) {
+	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
 		return raw
 	}
 	mark := json.RawMessage(`{"type":"ephemeral"}`)
-	// Few have a mark, or may have, and are worth being read for it.
-	if end := bytes.LastIndexByte(raw, '}'); bytes.IndexByte(raw, '"') > 0 && !bytes.Contains(raw, []byte(key)) && !bytes.Contains(raw, []byte(`\u`)) {
+	// It is JSON, of which little has a mark, or may have, and is worth being read for it.
+	if end := bytes.LastIndexByte(raw, '}'); end > 0 && bytes.IndexByte(raw, '"') > 0 && !bytes.Contains(raw, []byte(key)) && !bytes.Contains(raw, []byte(`\u`)) {
 		return slices.Concat(raw[:end], []byte(`,"`+key+`":`), mark, raw[end:])
 	}
 	var object map[string]json.RawMessage
