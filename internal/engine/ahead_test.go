@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/broker"
 	"github.com/dfaf701a/nestor/internal/engine"
@@ -235,7 +237,8 @@ func testCancelOfWhatSomebodyElseWrote(t *testing.T) {
 	}
 }
 
-// rewrite writes the document of a run again as it is.
+// rewrite writes the document of a run again as it is, between two writes of its
+// engine, which may come in between at first.
 func rewrite(t *testing.T, b *broker.Broker, id nestor.ID) {
 	t.Helper()
 	docs, err := b.JetStream().KeyValue(within(t), broker.RunsOf(string(id)))
@@ -243,12 +246,18 @@ func rewrite(t *testing.T, b *broker.Broker, id nestor.ID) {
 		t.Fatal(err)
 	}
 	name := "run." + string(id)
-	is, err := docs.Get(within(t), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := docs.Update(within(t), name, is.Value(), is.Revision()); err != nil {
-		t.Fatal(err)
+	for {
+		is, err := docs.Get(within(t), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = docs.Update(within(t), name, is.Value(), is.Revision())
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+			t.Fatal(err)
+		}
 	}
 }
 
