@@ -14,6 +14,7 @@ import (
 	"github.com/dfaf701a/nestor/agent"
 	"github.com/dfaf701a/nestor/agent/claudecode"
 	"github.com/dfaf701a/nestor/claude/claudetest"
+	"github.com/dfaf701a/nestor/internal/soak"
 	"github.com/dfaf701a/nestor/scriptmodel"
 )
 
@@ -49,7 +50,7 @@ var clis = make(chan struct{}, 2)
 // provider: the same files are there in the end, calls have the same results,
 // and turns end in the same way, but for the differences that are listed.
 func TestLiveScenarios(t *testing.T) {
-	for _, s := range scenarios() {
+	for _, s := range soak.Draw(t, 16, scenarios()) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			clis <- struct{}{}

@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/dfaf701a/nestor/agent"
 	"github.com/dfaf701a/nestor/agent/anthropic/tools"
 	"github.com/dfaf701a/nestor/claude"
+	"github.com/dfaf701a/nestor/internal/soak"
 	"github.com/dfaf701a/nestor/scriptmodel"
 )
 
@@ -75,19 +75,7 @@ func victim(dir string) {
 // interrupted is said to be so; the API takes the conversation. NESTOR_SEED
 // repeats a run, as far as the moments go.
 func TestKilledAtAnyMoment(t *testing.T) {
-	lives := 5
-	if os.Getenv("NESTOR_SOAK") != "" {
-		lives = 50
-	}
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("NESTOR_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("NESTOR_SEED=%d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
+	lives, random := soak.Of(5, 50), soak.Rand(t)
 	kills := 0
 	for n := 0; n < lives || kills < lives && n < 10*lives; n++ { // some end before the line at which they would be killed
 		kills += killAgainAndAgain(t, random)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dfaf701a/nestor/claude"
 	"github.com/dfaf701a/nestor/claude/claudetest"
+	"github.com/dfaf701a/nestor/internal/soak"
 	"github.com/dfaf701a/nestor/scriptmodel"
 )
 
@@ -169,7 +170,7 @@ func TestRealTranscriptsHold(t *testing.T) {
 	if err != nil || len(files) < 20 {
 		t.Fatalf("%d transcripts, %v", len(files), err)
 	}
-	for _, file := range files {
+	for _, file := range soak.Draw(t, 16, files) {
 		name := strings.TrimSuffix(filepath.Base(file), ".txtar")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

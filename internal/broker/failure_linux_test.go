@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dfaf701a/nestor/internal/soak"
 )
 
 // small mounts a file system of its own, or skips.
@@ -118,10 +120,7 @@ func TestAcknowledgedSurvivesPowerCut(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("a file system that can be cut off needs root")
 	}
-	rounds := 1
-	if os.Getenv("NESTOR_SOAK") != "" {
-		rounds = 5
-	}
+	rounds := soak.Of(1, 5)
 	run := func(name string, args ...string) error {
 		if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w: %s", name, err, bytes.TrimSpace(out))

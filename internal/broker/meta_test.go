@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/dfaf701a/nestor/internal/soak"
 )
 
 // A stream whose declaration was being written when the server was killed is there with
@@ -77,11 +79,7 @@ func TestDeclarationIsDamagedAfterACleanEnd(t *testing.T) {
 // Who is killed while it makes a folder's streams for the first time leaves a folder that
 // can be opened.
 func TestFirstOpenOutlivesKills(t *testing.T) {
-	rounds := 20
-	if os.Getenv("NESTOR_SOAK") != "" {
-		rounds = 300
-	}
-	for range rounds {
+	for range soak.Of(20, 300) {
 		dir := t.TempDir()
 		for range 3 {
 			c := start(t, "hold", dir)

@@ -2,17 +2,15 @@ package cli_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/sandbox"
+	"github.com/dfaf701a/nestor/internal/soak"
 )
 
 // confined returns flags of a run that is confined, or bounded by a role; a test
@@ -31,21 +29,6 @@ func confined(t *testing.T, how string) []string {
 	return []string{"--role", how}
 }
 
-// drawn returns all in a soak, else one of them: each takes seconds on the CLI.
-func drawn(t *testing.T, all ...string) []string {
-	t.Helper()
-	if os.Getenv("NESTOR_SOAK") != "" {
-		return all
-	}
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("NESTOR_SEED"); text != "" {
-		seed, _ = strconv.ParseUint(text, 10, 64)
-	}
-	one := all[rand.New(rand.NewPCG(seed, 0)).IntN(len(all))]
-	t.Logf("NESTOR_SEED=%d has drawn %q", seed, one)
-	return []string{one}
-}
-
 // The skills that an agent carries are told to it, and their tools and files are
 // there, wherever it works; so are those of a skill that is run itself.
 func TestSkillsAreCarriedIntoARun(t *testing.T) {
@@ -58,7 +41,7 @@ rules:
       - text: "It reads {{.ToolResult}}"
   - turns: [{text: "I was told nothing of it: {{.System}}"}]`
 	for _, provider := range realProviders {
-		for _, how := range drawn(t, "", "critic", "sandbox") {
+		for _, how := range soak.Draw(t, 1, []string{"", "critic", "sandbox"}) {
 			t.Run(strings.TrimSpace(provider+" "+how), func(t *testing.T) {
 				t.Parallel()
 				p := newRealProject(t, provider, script, "")
@@ -83,7 +66,7 @@ rules:
 // may write nowhere else by that.
 func TestAgentRemembers(t *testing.T) {
 	for _, provider := range realProviders {
-		for _, how := range drawn(t, "", "critic", "sandbox") {
+		for _, how := range soak.Draw(t, 1, []string{"", "critic", "sandbox"}) {
 			for _, memory := range []string{"user", "project", "local"} {
 				if memory == "local" && how != "" {
 					continue // as in the project

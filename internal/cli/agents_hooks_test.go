@@ -10,6 +10,7 @@ import (
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/sandbox"
+	"github.com/dfaf701a/nestor/internal/soak"
 )
 
 const guardedAgent = `---
@@ -58,7 +59,7 @@ rules:
       - {text: "Two: {{.ToolResult}}", tools: [{name: Bash, input: {command: "touch rewrite", description: try}}]}
       - text: "Three: {{.ToolResult}}"`
 	for _, provider := range realProviders {
-		for _, where := range drawn(t, "", "role", "sandbox") {
+		for _, where := range soak.Draw(t, 1, []string{"", "role", "sandbox"}) {
 			t.Run(strings.TrimSpace(provider+" "+where), func(t *testing.T) {
 				t.Parallel()
 				args, keys := []string{"--agent", "guarded", "go"}, ""

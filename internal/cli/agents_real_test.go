@@ -9,6 +9,7 @@ import (
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/sandbox"
+	"github.com/dfaf701a/nestor/internal/soak"
 )
 
 // metadataOf returns an entry of the metadata of a run's result.
@@ -43,7 +44,7 @@ rules:
       - {text: I count., tools: [{name: mcp__custom__count, input: {text: "to be; exit 9 or not"}}]}
       - text: "It said {{.ToolResult}}"`
 	for _, provider := range realProviders {
-		for _, role := range drawn(t, "", "critic", "sandbox") {
+		for _, role := range soak.Draw(t, 1, []string{"", "critic", "sandbox"}) {
 			t.Run(strings.TrimSpace(provider+" "+role), func(t *testing.T) {
 				t.Parallel()
 				args := []string{"--agent", "counting", "go"}

@@ -12,15 +12,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dfaf701a/nestor/internal/soak"
 )
 
 // A project whose first commands were killed, wherever they were, is as good as new: the
 // next one works, and what was recorded by then gets to its end.
 func TestFirstCommandsOutliveKills(t *testing.T) {
-	rounds := 5
-	if os.Getenv("NESTOR_SOAK") != "" {
-		rounds = 100
-	}
+	rounds := soak.Of(2, 100)
 	base := t.TempDir()
 	nestor := func(ctx context.Context, dir string, args ...string) (string, error) {
 		var stdout, stderr bytes.Buffer

@@ -15,11 +15,12 @@ import (
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/claude/claudetest"
+	"github.com/dfaf701a/nestor/internal/soak"
 	"github.com/dfaf701a/nestor/scriptmodel"
 )
 
 // inFlight is how many runs there are when the daemon is killed.
-const inFlight = 20
+func inFlight() int { return soak.Of(8, 20) }
 
 const chaosScript = `
 turns:
@@ -85,7 +86,7 @@ func (w *witness) watch(ctx context.Context, c *api.Client) {
 // that each of them ends once, that whoever follows it sees each event once, and
 // that nothing is left running.
 func chaos(t *testing.T, s settings, kills int, tasks func(n int, chance *rand.Rand) nestor.Task, longest time.Duration) {
-	chance := seed(t)
+	chance := soak.Rand(t)
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer stop()
 	client := s.client(t)
@@ -98,7 +99,7 @@ func chaos(t *testing.T, s settings, kills int, tasks func(n int, chance *rand.R
 	defer stop()
 	submit := func() {
 		mu.Lock()
-		missing := inFlight - live
+		missing := inFlight() - live
 		mu.Unlock()
 		for missing > 0 && ctx.Err() == nil {
 			n := len(all)
@@ -205,8 +206,8 @@ func place(t *testing.T) string {
 
 func TestKilledDaemonLosesNothing(t *testing.T) {
 	model := scriptmodel.Start(t, chaosModel)
-	s := settings{Dir: place(t), Script: chaosScript, URL: model.URL, Slots: inFlight}
-	chaos(t, s, slice(5, 200), func(n int, chance *rand.Rand) nestor.Task {
+	s := settings{Dir: place(t), Script: chaosScript, URL: model.URL, Slots: inFlight()}
+	chaos(t, s, soak.Of(5, 200), func(n int, chance *rand.Rand) nestor.Task {
 		task := nestor.Task{Input: fmt.Sprint("task ", n), Provider: "scripted", Data: []byte(`{"permission_mode":"bypassPermissions"}`)}
 		if chance.IntN(2) == 0 {
 			task.Provider = "api"
@@ -219,7 +220,7 @@ func TestKilledDaemonLosesNothingOfTheCLI(t *testing.T) {
 	cli := claudetest.Real(t)
 	model := scriptmodel.Start(t, chaosModel)
 	s := settings{Dir: place(t), Path: cli.Path, Env: slices.Concat(cli.Env, scriptmodel.ClientEnv(model.URL)), Slots: 4, Provider: "sdk"}
-	chaos(t, s, slice(2, 20), func(n int, _ *rand.Rand) nestor.Task {
+	chaos(t, s, soak.Of(1, 20), func(n int, _ *rand.Rand) nestor.Task {
 		return nestor.Task{Input: fmt.Sprint("task ", n), Data: []byte(`{"permission_mode":"bypassPermissions"}`)}
 	}, 3*time.Second)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/internal/soak"
 )
 
 // ladder is a graph of n tasks: each comes after two others, if there are so many.
@@ -41,11 +42,11 @@ func graphTask(t *testing.T, g *nestor.Graph) nestor.Task {
 func TestGraphsOutliveKills(t *testing.T) {
 	const tasks = 12
 	s := settings{Dir: place(t), Provider: "scripted", Slots: 4, Script: "turns: [{when: 'step (\\d+)', say: [{text: done, after: 50ms}], structured: {n: 1}, cost_usd: 0.001}]"}
-	chance := seed(t)
+	chance := soak.Rand(t)
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer stop()
 	client := s.client(t)
-	kills := slice(3, 40)
+	kills := soak.Of(3, 40)
 	for n := 0; kills > 0; n++ {
 		g := ladder(tasks)
 		first := g.Tasks["t0"]

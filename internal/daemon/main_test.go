@@ -5,12 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -200,22 +198,4 @@ func leftovers(t *testing.T, dir string) (list []string) {
 		}
 	}
 	return list
-}
-
-// slice returns how much of a long suite is run: a part in every test, all of it
-// in a soak.
-func slice(some, all int) int {
-	if os.Getenv("NESTOR_SOAK") != "" {
-		return all
-	}
-	return some
-}
-
-func seed(t *testing.T) *rand.Rand {
-	n := uint64(time.Now().UnixNano())
-	if text := os.Getenv("NESTOR_SEED"); text != "" {
-		n, _ = strconv.ParseUint(text, 10, 64)
-	}
-	t.Logf("NESTOR_SEED=%d", n)
-	return rand.New(rand.NewPCG(n, 0))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/internal/soak"
 	"github.com/dfaf701a/nestor/scriptmodel"
 )
 
@@ -313,7 +314,7 @@ turns:
 func TestTreesOutliveWorkers(t *testing.T) {
 	const breadth, levels = 3, 2
 	all := power(breadth, levels)
-	chance := seed(t)
+	chance := soak.Rand(t)
 	d := project(t)
 	c := d.client(t)
 	start := func(name string) *playing {
@@ -322,7 +323,7 @@ func TestTreesOutliveWorkers(t *testing.T) {
 		return w.start(t)
 	}
 	workers := []*playing{start("a"), start("b")}
-	for kills := slice(2, 20); kills > 0; {
+	for kills := soak.Of(2, 20); kills > 0; {
 		id := submit(t, c, nestor.Task{Input: "node r " + strings.Repeat("x", levels), Limits: nestor.Limits{
 			Depth: levels, Children: breadth, Descendants: 10 * all, Timeout: time.Hour, BudgetUSD: 10, Turns: 100, Resumes: 1000,
 		}})

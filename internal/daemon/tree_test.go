@@ -11,6 +11,7 @@ import (
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/internal/soak"
 )
 
 // treeScript is of agents that start as many others as breadth says, one level
@@ -44,7 +45,7 @@ func treeLimits(breadth, depth, runs int) nestor.Limits {
 // Trees of any shape get to their end, each run once, with all costs accounted for:
 // a thousand runs in a soak.
 func TestLargeTrees(t *testing.T) {
-	wide, breadth, levels, depth := slice(60, 1000), slice(4, 10), 3, slice(40, 999)
+	wide, breadth, levels, depth := soak.Of(30, 1000), soak.Of(3, 10), 3, soak.Of(20, 999)
 	for _, test := range []struct {
 		name, input          string
 		runs, breadth, depth int
@@ -111,7 +112,7 @@ func endedOnce(t *testing.T, client *api.Client, id nestor.ID, runs int, states 
 // To cancel the root ends all below it, each run once: what works, what waits for
 // others and what waits for a slot. How long that takes is printed.
 func TestCancelAtTheRootEndsTheTree(t *testing.T) {
-	wide, breadth, depth := slice(60, 1000), slice(4, 10), slice(40, 999)
+	wide, breadth, depth := soak.Of(30, 1000), soak.Of(3, 10), soak.Of(20, 999)
 	mixed := power(breadth, 3)
 	for _, test := range []struct {
 		name, input          string
@@ -192,11 +193,11 @@ func TestTreesOutliveKills(t *testing.T) {
 	const breadth, levels = 3, 3
 	all := power(breadth, levels)
 	s := settings{Dir: place(t), Provider: "scripted", Slots: 4, Script: treeScript(breadth, "{say: [{text: leaf, after: 60ms}], cost_usd: 0.001}")}
-	chance := seed(t)
+	chance := soak.Rand(t)
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer stop()
 	client := s.client(t)
-	kills := slice(4, 100)
+	kills := soak.Of(4, 100)
 	for n := 0; kills > 0; n++ {
 		p := s.start(t)
 		run, err := client.Submit(ctx, api.Submission{Key: fmt.Sprint("tree ", n), Task: nestor.Task{Input: "node r " + strings.Repeat("x", levels), Limits: nestor.Limits{
@@ -254,14 +255,14 @@ func TestCancelledTreesOutliveKills(t *testing.T) {
 	const breadth, levels = 3, 3
 	all := power(breadth, levels)
 	s := settings{Dir: place(t), Provider: "scripted", Slots: all, Script: treeScript(breadth, "{hang: true}")}
-	chance := seed(t)
+	chance := soak.Rand(t)
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer stop()
 	client := s.client(t)
 	limits := treeLimits(breadth, levels, all)
 	limits.Resumes = 1000
 	p := s.start(t)
-	for range slice(3, 50) {
+	for range soak.Of(1, 50) {
 		id := submit(t, client, nestor.Task{Input: "node r " + strings.Repeat("x", levels), Limits: limits})
 		untilAllHang(ctx, t, client, id, all, all)
 		cancelled := make(chan error, 1)

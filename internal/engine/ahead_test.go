@@ -17,6 +17,7 @@ import (
 	"github.com/dfaf701a/nestor/internal/engine"
 	"github.com/dfaf701a/nestor/internal/eventlog"
 	"github.com/dfaf701a/nestor/internal/plan"
+	"github.com/dfaf701a/nestor/internal/soak"
 )
 
 // private is for an engine whose broker nobody else writes to.
@@ -309,7 +310,7 @@ func TestCancelGoesOnInTheNextProcess(t *testing.T) { eachShape(t, testCancelGoe
 func testCancelGoesOn(t *testing.T) {
 	const breadth, depth = 3, 3
 	dir := t.TempDir()
-	for round := range 3 {
+	for _, round := range soak.Draw(t, 1, []int{0, 1, 2}) {
 		begun := make(chan nestor.ID, 1000)
 		b := embedded(t, dir)
 		n := open(t, b, private, 1000, grow(breadth, begun))
@@ -377,8 +378,8 @@ func felled() error {
 // not, because who wrote them was killed, ends in the next process: each run once, and
 // after all below it.
 func TestCancelOutlivesAKill(t *testing.T) {
-	chance := seed(t)
-	for round := range kills(4, 60) {
+	chance := soak.Rand(t)
+	for round := range soak.Of(4, 60) {
 		dir := t.TempDir()
 		env := []string{"DIR=" + dir}
 		if round%2 == 1 {

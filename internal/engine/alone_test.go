@@ -11,12 +11,13 @@ import (
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/broker"
 	"github.com/dfaf701a/nestor/internal/engine"
+	"github.com/dfaf701a/nestor/internal/soak"
 )
 
 // Many children end at once: each is accounted for once, and
 // what one sees of a run is what was written last.
 func TestManyChildrenEndAtOnce(t *testing.T) {
-	const children = 100
+	children := soak.Of(40, 100)
 	for _, opts := range []engine.Options{{}, {Sole: true}, {Sole: true, Alone: true}} {
 		t.Run(fmt.Sprintf("sole=%v,alone=%v", opts.Sole, opts.Alone), func(t *testing.T) {
 			n := open(t, embedded(t, t.TempDir()), opts, children+1, func(ctx context.Context, x *engine.Execution) nestor.Result {
@@ -31,7 +32,7 @@ func TestManyChildrenEndAtOnce(t *testing.T) {
 				}
 				return success("done")
 			})
-			id := n.submit(t, nestor.Task{Input: "root", Limits: nestor.Limits{Depth: 1, Children: children, Descendants: children, BudgetUSD: children}})
+			id := n.submit(t, nestor.Task{Input: "root", Limits: nestor.Limits{Depth: 1, Children: children, Descendants: children, BudgetUSD: float64(children)}})
 			run := n.wait(t, id)
 			if run.State != nestor.Success || run.Used != children || len(run.Live()) != 0 {
 				t.Errorf("it is %s, with %d below, of which %d live: %+v", run.State, run.Used, len(run.Live()), run.Result)

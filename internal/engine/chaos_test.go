@@ -17,30 +17,16 @@ import (
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/engine"
 	"github.com/dfaf701a/nestor/internal/eventlog"
+	"github.com/dfaf701a/nestor/internal/soak"
 )
-
-// How much chaos: a slice in every test, all of it in a soak.
-func kills(some, all int) int {
-	if os.Getenv("NESTOR_SOAK") != "" {
-		return all
-	}
-	return some
-}
-
-func seed(t *testing.T) *rand.Rand {
-	n := uint64(time.Now().UnixNano())
-	if text := os.Getenv("NESTOR_SEED"); text != "" {
-		n, _ = strconv.ParseUint(text, 10, 64)
-	}
-	t.Logf("NESTOR_SEED=%d", n)
-	return rand.New(rand.NewPCG(n, 0))
-}
 
 const (
 	chaosRoots = 3
 	endurance  = 3 * time.Minute // of one round
-	chaosTasks = 40              // children of each root, with dependencies; some have children too
 )
+
+// chaosTasks is how many children each root has, with dependencies; some have children too.
+func chaosTasks() int { return soak.Of(15, 40) }
 
 // wreck is a task in the chaos: what it does depends on its name alone, so that
 // an attempt that begins anew does the same.
@@ -61,7 +47,7 @@ func wreck(ctx context.Context, x *engine.Execution) nestor.Result {
 		return err
 	}
 	if x.Run().Depth() == 0 {
-		for i := range chaosTasks {
+		for i := range chaosTasks() {
 			var after []nestor.ID
 			for range chance.IntN(3) {
 				if i > 0 {
@@ -296,21 +282,21 @@ func suffer(t *testing.T, chance *rand.Rand, client *node, enough, most int, lon
 }
 
 // A daemon that is killed again and again gets its trees to their end.
-func TestChaosEmbedded(t *testing.T) { chaosEmbedded(t, kills(10, 200)) }
+func TestChaosEmbedded(t *testing.T) { chaosEmbedded(t, soak.Of(5, 200)) }
 
 // So does one that has given up most of what it asks for when the answer comes, as on a
 // machine that is far too busy: what it wrote stands all the same.
-func TestChaosImpatient(t *testing.T) { chaosEmbedded(t, kills(2, 100), "TRY_FOR=8ms") }
+func TestChaosImpatient(t *testing.T) { chaosEmbedded(t, soak.Of(2, 100), "TRY_FOR=8ms") }
 
 // So does one whose trees layout 5 has made, with documents in all buckets.
-func TestChaosScattered(t *testing.T) { chaosEmbedded(t, kills(2, 100), "SCATTER=1") }
+func TestChaosScattered(t *testing.T) { chaosEmbedded(t, soak.Of(2, 100), "SCATTER=1") }
 
 func chaosEmbedded(t *testing.T, enough int, env ...string) {
 	port := freePorts(t, 1)[0]
 	d := start(t, "daemon", append(env, "DIR="+t.TempDir(), "PORT="+strconv.Itoa(port), "CHAOS=1")...)
 	d.expect("ready")
 	client := open(t, dial(t, url(port)), engine.Options{}, asker, nil)
-	suffer(t, seed(t), client, enough, 20, 500*time.Millisecond, func() {
+	suffer(t, soak.Rand(t), client, enough, 20, 500*time.Millisecond, func() {
 		d.restart()
 		<-d.ready() // or it would never get to anything
 	})
@@ -355,8 +341,8 @@ func solitary() error {
 // One that is alone, and hands runs to its own slots, gets them to their end too, with
 // trees of either shape.
 func TestChaosAlone(t *testing.T) {
-	chance := seed(t)
-	for round, killed, enough := 0, 0, kills(10, 300); killed < enough; round++ {
+	chance := soak.Rand(t)
+	for round, killed, enough := 0, 0, soak.Of(5, 300); killed < enough; round++ {
 		dir := t.TempDir()
 		env := []string{"DIR=" + dir}
 		if round%2 == 1 {
@@ -414,14 +400,14 @@ func outlive(t *testing.T, chance *rand.Rand, p *process, most int) (killed int)
 // Servers and workers of a cluster that are killed at random, each in its turn:
 // the trees get to their end.
 func TestChaosCluster(t *testing.T) {
-	chance := seed(t)
+	chance := soak.Rand(t)
 	s := cluster(t)
 	all := s.servers
 	for i := range 2 {
 		all = append(all, start(t, "worker", "URLS="+strings.Join(s.urls, ","), "NAME=w"+strconv.Itoa(i), "CHAOS=1"))
 	}
 	client := open(t, s.connect(t), short, 0, nil)
-	suffer(t, chance, client, kills(2, 60), 5, 1500*time.Millisecond, func() {
+	suffer(t, chance, client, soak.Of(2, 60), 5, 1500*time.Millisecond, func() {
 		victim := all[chance.IntN(len(all))]
 		victim.restart()
 		// The next one dies when this one is back: two servers of three that are

@@ -6,15 +6,15 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/dfaf701a/nestor/internal/soak"
 )
 
 // memory is an archive.
@@ -166,13 +166,9 @@ func TestNothingIsLostOrRepeated(t *testing.T) {
 // are archived and purged as they end; servers are killed and started again;
 // followers come, stop and go on where they were.
 func nothingIsLostOrRepeated(t *testing.T, at *place) {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("NESTOR_SEED"); s != "" {
-		seed, _ = strconv.ParseUint(s, 10, 64)
-	}
-	t.Logf("NESTOR_SEED=%d", seed)
+	seed := soak.Rand(t).Uint64()
 	roots, runs, events, followers, kills, bound := 4, 3, 60, 6, 1, 150*time.Second
-	if os.Getenv("NESTOR_SOAK") != "" {
+	if soak.All() {
 		roots, runs, events, followers, kills, bound = 20, 5, 400, 30, 6, 10*time.Minute
 	}
 	random := func(who int) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(who))) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/internal/eventlog"
+	"github.com/dfaf701a/nestor/internal/soak"
 )
 
 // recorded adds events to a history, without a log.
@@ -320,7 +321,8 @@ func TestReadersAndTheWriterDoNotWaitForEachOther(t *testing.T) {
 			}
 		})
 	}
-	for range 30 {
+	trees := soak.Of(8, 30)
+	for range trees {
 		_, _, events := small(true)
 		w.until(t, w.append(t, events...))
 		if _, err := w.h.Archive(soon(t), w.log, forgetNothing, 0); err != nil {
@@ -329,7 +331,7 @@ func TestReadersAndTheWriterDoNotWaitForEachOther(t *testing.T) {
 	}
 	stop()
 	readers.Wait()
-	if s, err := w.h.Stats(soon(t), Query{}); err != nil || s.Runs != 60 {
+	if s, err := w.h.Stats(soon(t), Query{}); err != nil || s.Runs != 2*trees {
 		t.Errorf("%d runs: %v", s.Runs, err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dfaf701a/nestor/claude"
 	"github.com/dfaf701a/nestor/claude/claudetest"
+	"github.com/dfaf701a/nestor/internal/soak"
 	"github.com/dfaf701a/nestor/scriptmodel"
 )
 
@@ -42,7 +43,7 @@ func TestLiveCycles(t *testing.T) {
 	if err := w.Keep(opts, 2); err != nil {
 		t.Fatal(err)
 	}
-	const cycles = 50
+	cycles := soak.Of(15, 50)
 	var early uint64
 	for i := range cycles {
 		select {
@@ -71,7 +72,7 @@ func TestLiveCycles(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if s := w.Stats(); s.Hits != cycles || s.Misses != 0 || s.Idle != 0 || s.Saved < cycles*10*time.Millisecond {
+	if s := w.Stats(); s.Hits != cycles || s.Misses != 0 || s.Idle != 0 || s.Saved < time.Duration(cycles)*10*time.Millisecond {
 		t.Errorf("got %+v", s)
 	}
 	files, _ := filepath.Glob("/proc/[0-9]*/environ")

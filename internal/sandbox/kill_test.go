@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dfaf701a/nestor/internal/soak"
 )
 
 // forks starts processes in every way that is known to outlive a parent. Each
@@ -138,10 +140,7 @@ func TestKeeperThatIsKilled(t *testing.T) {
 // NESTOR_SOAK=1.
 func TestNothingOutlivesADaemonThatIsKilled(t *testing.T) {
 	const commands = 10
-	rounds := 5
-	if os.Getenv("NESTOR_SOAK") == "1" {
-		rounds = 100
-	}
+	rounds := soak.Of(5, 100)
 	r := Check()
 	for round := range rounds {
 		level := levels[round%len(levels)].Level

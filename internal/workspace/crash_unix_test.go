@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dfaf701a/nestor"
+	"github.com/dfaf701a/nestor/internal/soak"
 )
 
 // A process that is killed at any point of Open, Close or Collect loses no work:
@@ -20,10 +21,7 @@ import (
 // process brings it to its end.
 func TestKilledAtAnyPoint(t *testing.T) {
 	t.Parallel()
-	kills := 5
-	if os.Getenv("NESTOR_SOAK") != "" {
-		kills = 50
-	}
+	kills := soak.Of(5, 50)
 	r := newRepo(t, tree{"a/b": "1", "c": "2"})
 	tree{".env": "secret"}.write(t, r.dir)
 	s := New(SpaceOptions{Project: r.dir})

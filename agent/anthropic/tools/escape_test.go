@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/dfaf701a/nestor/internal/soak"
 )
 
 // fenced returns a set and a folder beside it with a file that holds secret.
@@ -255,13 +257,8 @@ func TestRunIsHeldToAccess(t *testing.T) {
 	intact(t, outside)
 }
 
-// rounds is how often a race is run: many with NESTOR_SOAK=1.
-func rounds() int {
-	if os.Getenv("NESTOR_SOAK") == "1" {
-		return 20_000
-	}
-	return 500
-}
+// rounds is how often a race is run.
+func rounds() int { return soak.Of(100, 20_000) }
 
 // race swaps names in dir between what they are and links to outside, until the
 // function that it returns is called.

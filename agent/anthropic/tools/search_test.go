@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dfaf701a/nestor/internal/soak"
 )
 
 // tree is a folder to search in, whose files get older from the first to the
@@ -190,10 +192,7 @@ func TestGrepEnginesAgree(t *testing.T) {
 	pick := func(list []string) string { return list[random.IntN(len(list))] }
 	words := []string{"a", "b", "ab", "foo", "foo_bar", " ", "\t", "é", "ß", "x-y", "1", "", "A", "B", "\r"}
 	atoms := []string{"a", "b", "fo+", ".", `\w`, `\W`, `\d`, `\s`, `\S`, `\b`, `\B`, "[ab]", "[^a]", "(a|b)", "é", "^", "$", "a*", `\.`, "x?", "(?i)a", "[^\\n]", "(?s).", "a{2,3}", `\pL`, `[[:alpha:]]`, "|"}
-	tries := 150
-	if os.Getenv("NESTOR_SOAK") == "1" {
-		tries = 5000
-	}
+	tries := soak.Of(150, 5000)
 	asked := 0
 	for range tries {
 		var files []candidate
