@@ -2,6 +2,8 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+SEED ?= $(shell date +%s)
+SEED := $(SEED)
 FUZZTIME ?= 10s
 SOAKFUZZ ?= 60s
 
@@ -19,17 +21,18 @@ check: tools fmt vet fix staticcheck race slice ## Everything that CI checks
 fmt: ## Fail on files that gofmt would change
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "run gofmt -w on:" $$files >&2; exit 1; }
 
+# What is looked at is what is tested, which has the race detector: all is compiled once.
 .PHONY: vet
 vet: ## go vet
-	go vet ./...
+	go vet -race ./...
 
 .PHONY: fix
 fix: ## Fail on code that go fix would modernize
-	go fix -diff ./...
+	go fix -race -diff ./...
 
 .PHONY: staticcheck
 staticcheck: ## staticcheck, as pinned in go.mod
-	go tool staticcheck ./...
+	program=$$(go tool -n staticcheck) && GOFLAGS=-race $$program ./...
 
 .PHONY: test
 test: tools ## All tests
@@ -39,9 +42,13 @@ test: tools ## All tests
 # hundreds.
 race soak: export GORACE = atexit_sleep_ms=0
 
+# Of suites that take long, tests run the slice that SEED chooses.
+race soak: export NESTOR_SEED = $(SEED)
+
 .PHONY: race
 race: tools ## All tests, with the race detector
-	go test -race -p $(PACKAGES) -timeout 30m ./... # a package has 10 minutes otherwise, which a slow machine exceeds
+	@echo "slices are chosen by SEED=$(SEED)"
+	go test -race -vet=off -p $(PACKAGES) -timeout 30m ./... # a package has 10 minutes otherwise, which a slow machine exceeds
 
 .PHONY: bench
 bench: tools ## All benchmarks
@@ -98,26 +105,24 @@ tools/bench-sdk/node_modules/.stamp: tools/bench-sdk/package-lock.json
 	cd tools/bench-sdk && npm ci --ignore-scripts --omit=optional --prefer-offline --no-audit --no-fund --no-update-notifier --loglevel=error
 	@touch $@
 
-# go test -fuzz takes one function of one package at a time. SLICE of the fuzz
-# tests, chosen by SEED, are run; all if it is empty.
-SEED ?= $(shell date +%s)
-SLICE ?=
+FUZZTESTS = grep -r --include='*_test.go' --exclude-dir=node_modules '^func Fuzz' . | sed -E 's|/[^/]*:func (\w+).*| \1|' | sort
+
+# go test -fuzz takes one function of one package at a time.
 .PHONY: fuzz
 fuzz: ## Each fuzz test for FUZZTIME (10s)
-	@list=$$(go test -list '^Fuzz' ./... | awk '/^Fuzz/ { f[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, f[i]; n = 0 }'); \
-	if [ -n "$(SLICE)" ]; then \
-		echo "fuzz: $(SLICE) of $$(wc -l <<< "$$list"), chosen by SEED=$(SEED)"; \
-		list=$$(awk -v seed=$(SEED) 'BEGIN { srand(seed) } { print rand() "\t" $$0 }' <<< "$$list" | sort -n | cut -f2 | head -n $(SLICE)); \
-	fi; \
-	while read -r pkg name; do \
-		[ -n "$$pkg" ] || continue; \
+	@$(FUZZTESTS) | while read -r pkg name; do \
 		echo "$$pkg $$name"; \
-		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x "$$pkg"; \
-	done <<< "$$list"
+		go test -vet=off -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x "$$pkg"; \
+	done
 
+# It is the program that has been tested: with coverage to guide it, all of it would be
+# compiled again.
 .PHONY: slice
-slice: ## A fuzz test, chosen by SEED, 2000 inputs
-	@$(MAKE) --no-print-directory fuzz SLICE=1 FUZZTIME=2000x SEED=$(SEED)
+slice: ## A fuzz test, chosen by SEED, 20,000 inputs
+	@read -r pkg name < <($(FUZZTESTS) | awk -v seed=$(SEED) 'BEGIN { srand(seed) } { print rand() "\t" $$0 }' | sort -n | cut -f2); \
+	echo "$$pkg $$name, chosen by SEED=$(SEED)"; \
+	mkdir -p bin && go test -race -vet=off -c -o bin/slice.test "$$pkg" && cd "$$pkg" && \
+	GORACE=atexit_sleep_ms=0 $(CURDIR)/bin/slice.test -test.run '^$$' -test.fuzz "^$$name\$$" -test.fuzztime 20000x -test.fuzzminimizetime 5x -test.fuzzcachedir $(CURDIR)/bin/fuzz
 
 .PHONY: soak
 soak: tools ## What takes long: all kills, escapes and races, each fuzz test for a minute
