@@ -24,8 +24,12 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// quickExit spares each nestor under -race a second of sleep when it exits.
-const quickExit = "GORACE=atexit_sleep_ms=20"
+// quickExit spares each nestor under -race a second of sleep when it exits; with
+// passQuickExit, those that an agent starts too.
+const (
+	quickExit     = "GORACE=atexit_sleep_ms=20"
+	passQuickExit = "NESTOR_ENV_PASS=GORACE"
+)
 
 // TestScripts runs one file per behaviour. $BIN holds nestor alone, for
 // scripts that set PATH.
@@ -41,7 +45,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("BIN", filepath.Dir(nestor))
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
-			env.Vars = append(env.Vars, quickExit)
+			env.Vars = append(env.Vars, quickExit, passQuickExit)
 			setUpStarted(env)
 			return nil
 		},

@@ -38,7 +38,7 @@ var realProviders = []string{"sdk", "api"}
 func newRealProject(t *testing.T, provider, script, config string) *realProject {
 	t.Helper()
 	cli := newPlaces(t, provider == "sdk")
-	p := &realProject{provider: provider, dir: cli.Dir, home: cli.Home, env: append(cli.Env, quickExit, "NESTOR_TRUST_PROJECT=1")}
+	p := &realProject{provider: provider, dir: cli.Dir, home: cli.Home, env: append(cli.Env, quickExit, passQuickExit, "NESTOR_TRUST_PROJECT=1")}
 	model := scriptmodel.Start(t, strings.NewReplacer("$WORK", p.dir, "$HOME", p.home).Replace(script))
 	var user strings.Builder
 	fmt.Fprintf(&user, "provider: %s\nproviders:\n  api: {base_url: %q, api_key: key}\n  sdk:\n    path: %q\n    env:\n", provider, model.URL, cli.Path)

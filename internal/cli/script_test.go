@@ -91,7 +91,7 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	arguments(ts, neg, args, 2, "start NAME [K=V…] PROGRAM ARGS…")
 	name, args := args[0], args[1:]
 	var env []string
-	for _, key := range []string{"HOME", "PATH", "TMPDIR", "WORK", "XDG_CONFIG_HOME", "GORACE", "GOCOVERDIR"} {
+	for _, key := range []string{"HOME", "PATH", "TMPDIR", "WORK", "XDG_CONFIG_HOME", "GORACE", "NESTOR_ENV_PASS", "GOCOVERDIR"} {
 		if value := ts.Getenv(key); value != "" {
 			env = append(env, key+"="+value)
 		}
