@@ -37,7 +37,7 @@
 //	        blocks: [{type: redacted_thinking, data: eA==}]   # as they are
 //	        stop: end_turn         # or tool_use, max_tokens, refusal, pause_turn …
 //	        usage: {input_tokens: 10, output_tokens: 5, cache_read_input_tokens: 3}
-//	        wait: 50ms             # before the first byte
+//	        wait: 50ms             # from the end of the request to the first byte
 //	        delay: 5ms             # before each chunk
 //	        chunk: 24              # characters in a chunk
 //	        endless: true          # the text again and again until the client goes

@@ -33,6 +33,8 @@ type Request struct {
 
 	Rule   string // the rule that answered; empty when none did
 	Status int    // the HTTP status of the answer
+
+	came time.Time // all of it
 }
 
 func newRequest(r *http.Request) *Request {

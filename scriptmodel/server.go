@@ -168,7 +168,7 @@ func (s *Server) messages(w http.ResponseWriter, r *http.Request) {
 	}
 	req.Rule = c.rule
 	id, attempt := s.identify(b)
-	if pause(r.Context(), c.turn.Wait) != nil {
+	if pause(r.Context(), c.turn.Wait-time.Since(req.came)) != nil {
 		return // the client is gone
 	}
 	fail := c.turn.Fail
@@ -260,7 +260,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (*Request, *body, 
 		writeError(w, http.StatusBadRequest, apiError{"invalid_request_error", err.Error()})
 		return nil, nil, false
 	}
-	req.Body = text
+	req.Body, req.came = text, time.Now()
 	b, err := parse(text)
 	if err != nil {
 		s.refuse(w, req, http.StatusBadRequest, "invalid_request_error", "The request body is not valid JSON: "+err.Error())
