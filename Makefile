@@ -82,8 +82,8 @@ bench-spawn: tools ## Agents that start agents, against 'claude -p' nested in Ba
 
 .PHONY: bench-run
 bench-run: tools ## What 'nestor run' adds to the provider beneath it
-	go build -o bin/nestor ./cmd/nestor
-	go build -o bin/bench-run ./tools/bench-run
+	CGO_ENABLED=0 go build -o bin/nestor ./cmd/nestor
+	CGO_ENABLED=0 go build -o bin/bench-run ./tools/bench-run
 	BENCH_NESTOR=$(CURDIR)/bin/nestor bin/bench-run
 
 .PHONY: bench-tree

@@ -9,7 +9,7 @@ import (
 	"github.com/dfaf701a/nestor/internal/eventlog"
 )
 
-// A batch ends when nothing more comes, when others have come for a second, and at
+// A batch ends when nothing more comes, when others have come for long enough, and at
 // once for who waits for it.
 func TestCollect(t *testing.T) {
 	for _, c := range []struct {
@@ -22,7 +22,7 @@ func TestCollect(t *testing.T) {
 	}{
 		{name: "one", every: time.Hour, n: 1, took: batchAfter, batch: 1},
 		{name: "a few", every: batchAfter / 2, n: 3, took: 2 * batchAfter, batch: 3},
-		{name: "without end", every: batchAfter / 2, n: 100, took: batchFor, batch: int(2 * batchFor / batchAfter)},
+		{name: "without end", every: batchAfter / 2, n: 200, took: batchFor, batch: int(2 * batchFor / batchAfter)},
 		{name: "somebody waits", every: batchAfter / 2, n: 100, hurry: batchAfter * 7 / 4, took: batchAfter * 7 / 4, batch: 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {

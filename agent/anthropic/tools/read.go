@@ -134,7 +134,9 @@ func (s *Set) readText(ctx context.Context, f *opened, in readInput) (Result, er
 		sum = sha256.New()
 		source = io.TeeReader(source, sum)
 	}
-	if err := page.read(ctx, source); err != nil {
+	// No more room than the file needs: most are small.
+	r := bufio.NewReaderSize(source, int(min(f.info.Size()+512, 64<<10)))
+	if err := page.read(ctx, r); err != nil {
 		return Result{}, err
 	}
 	st := stampOf(f.info)
@@ -177,8 +179,7 @@ type lines struct {
 	empty           bool // there is nothing in the file
 }
 
-func (l *lines) read(ctx context.Context, from io.Reader) error {
-	r := bufio.NewReaderSize(from, 64<<10)
+func (l *lines) read(ctx context.Context, r *bufio.Reader) error {
 	var line []byte // as much of it as is told
 	length := 0     // of the whole line
 	number, seen := 1, 0
