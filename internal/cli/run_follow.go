@@ -30,7 +30,8 @@ type following struct {
 	task           nestor.Task
 	prompt         string
 	stdout, stderr io.Writer
-	stdin          io.Reader // a terminal where somebody can answer; nil if there is none
+	lines          *bufio.Writer // events for stdout, until no more come at once
+	stdin          io.Reader     // a terminal where somebody can answer; nil if there is none
 
 	key  string    // of the submission, so that it can be made again if a daemon goes away; empty if this command is the only one there was
 	id   nestor.ID // empty until it is submitted
@@ -45,6 +46,7 @@ type following struct {
 // newFollowing returns the following of a task for a command.
 func newFollowing(cmd *cobra.Command, opts runOptions, d daemon.Options, task nestor.Task) *following {
 	f := &following{opts: opts, daemon: d, task: task, prompt: task.Input, stdout: cmd.OutOrStdout(), stderr: cmd.ErrOrStderr()}
+	f.lines = bufio.NewWriter(f.stdout)
 	if terminalOf(cmd.InOrStdin()) != nil {
 		f.stdin = cmd.InOrStdin()
 	}
@@ -140,11 +142,12 @@ func (f *following) follow(ctx context.Context, l *link, interrupts <-chan os.Si
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	defer f.lines.Flush() // what goes wrong is told before
 	type heard struct {
 		event nestor.Event
 		err   error
 	}
-	events := make(chan heard) // sent and closed by the goroutine, which ends with ctx
+	events := make(chan heard, atOnce) // sent and closed by the goroutine, which ends with ctx
 	go func() {
 		defer close(events)
 		for e, err := range l.client.Events(ctx, f.id, api.EventsQuery{After: f.seen, Tree: true, Follow: true, Deltas: true}) {
@@ -168,7 +171,7 @@ func (f *following) follow(ctx context.Context, l *link, interrupts <-chan os.Si
 			case h.err != nil:
 				return api.Run{}, h.err
 			}
-			err := f.show(h.event)
+			err := f.show(h.event, len(events) > 0)
 			if errors.Is(err, syscall.EPIPE) {
 				f.unread = true
 				err = f.interrupt(ctx, l.client, syscall.SIGPIPE)
@@ -182,6 +185,10 @@ func (f *following) follow(ctx context.Context, l *link, interrupts <-chan os.Si
 		}
 	}
 }
+
+// atOnce is how many events may have come that are not shown yet. Most come several at
+// once: who reads them here, and who reads what is printed, is woken once for all.
+const atOnce = 64
 
 // asked takes note of what agents ask, so that it can be answered here.
 func (f *following) asked(e nestor.Event) {
@@ -248,8 +255,8 @@ func (f *following) submit(ctx context.Context, client *api.Client) error {
 	return err
 }
 
-// show shows an event.
-func (f *following) show(e nestor.Event) error {
+// show shows an event. If there are more already, it may be written with them.
+func (f *following) show(e nestor.Event, more bool) error {
 	if seq := e.Head().Seq; seq > 0 {
 		f.seen = seq
 	}
@@ -261,7 +268,9 @@ func (f *following) show(e nestor.Event) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.stdout.Write(append(line, '\n'))
+	if _, err = f.lines.Write(append(line, '\n')); err == nil && !more {
+		err = f.lines.Flush()
+	}
 	return err
 }
 
