@@ -195,7 +195,11 @@ func (d *Daemon) open(ctx context.Context, home string, left bool) (b *broker.Br
 		return err
 	})
 	g.Go(func() (err error) {
-		h, err = history.Open(ctx, history.Options{Path: filepath.Join(home, "history.db")})
+		o := history.Options{Path: filepath.Join(home, "history.db")}
+		if d.opts.Lone {
+			o.Late = loneLate
+		}
+		h, err = history.Open(ctx, o)
 		return err
 	})
 	g.Go(func() error {
@@ -232,6 +236,11 @@ func (d *Daemon) openBroker(ctx context.Context, home string) (*broker.Broker, e
 	}
 	return broker.Open(ctx, o)
 }
+
+// loneLate is how late the history of a command that works alone may be while events
+// keep coming: hardly anybody but the command is there, and each batch takes processor
+// time from its run.
+const loneLate = 5 * time.Second
 
 // calmFor is how long a command that works alone has the machine for the start of its
 // run. Parts that it does not need for that would take as much of two processors.

@@ -56,6 +56,10 @@ type Options struct {
 	AcceptDamage bool
 
 	Readers int // connections that read at once; zero means 4
+
+	// Late is how long an event may wait while others keep coming, unless somebody
+	// waits for it; zero means a second.
+	Late time.Duration
 }
 
 // Opened is what Open found.
@@ -69,6 +73,7 @@ type Opened struct {
 type History struct {
 	path   string
 	opened Opened
+	late   time.Duration
 	write  *sql.DB // one connection, whose transactions are immediate
 	read   *sql.DB
 	hurry  chan struct{} // capacity 1: holds a token when somebody waits for what is not written yet
@@ -94,6 +99,9 @@ func Open(ctx context.Context, o Options) (*History, error) {
 	if o.Readers == 0 {
 		o.Readers = 4
 	}
+	if o.Late == 0 {
+		o.Late = time.Second
+	}
 	h, err := open(ctx, path, o.Readers)
 	if o.AcceptDamage && errors.Is(err, ErrDamaged) {
 		aside, moved := moveAside(path, time.Now())
@@ -103,6 +111,9 @@ func Open(ctx context.Context, o Options) (*History, error) {
 		if h, err = open(ctx, path, o.Readers); err == nil {
 			h.opened.Damaged = aside
 		}
+	}
+	if err == nil {
+		h.late = o.Late
 	}
 	return h, err
 }

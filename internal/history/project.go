@@ -17,7 +17,6 @@ const (
 	batchEvents = 1000
 	batchBytes  = 1 << 20
 	batchAfter  = 100 * time.Millisecond // an event waits this long for the next
-	batchFor    = 5 * time.Second        // and this long for all of them
 )
 
 // beginAfter is how long the log is left alone at first, unless somebody waits for it: a
@@ -27,8 +26,8 @@ const beginAfter = 50 * time.Millisecond
 // Project follows the log from where the history has come to, and writes what it
 // reads, until ctx ends, when it returns nil. After an error it may be called
 // again: it goes on where it was, and nothing is written twice. Readers see an
-// event about a tenth of a second later than those of the log, and up to five seconds
-// while others keep coming; at once after [History.Hurry].
+// event about a tenth of a second later than those of the log, and as late as
+// Options says while others keep coming; at once after [History.Hurry].
 //
 // Events that are missing from the log are passed over: their tree is not
 // archived, see [History.Archive].
@@ -134,7 +133,7 @@ func (h *History) collect(events <-chan eventlog.Event) (batch []eventlog.Event)
 		return nil
 	}
 	batch, size := append(batch, e), len(e.Data)
-	quiet, late := time.NewTimer(batchAfter), time.NewTimer(batchFor)
+	quiet, late := time.NewTimer(batchAfter), time.NewTimer(h.late)
 	defer quiet.Stop()
 	defer late.Stop()
 	for len(batch) < batchEvents && size < batchBytes {
