@@ -5,10 +5,8 @@ import (
 	"os"
 
 	"github.com/dfaf701a/nestor/internal/cli"
-	"github.com/dfaf701a/nestor/internal/sandbox"
 )
 
 func main() {
-	sandbox.Main()
 	os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }

@@ -14,11 +14,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/dfaf701a/nestor/internal/cli"
-	"github.com/dfaf701a/nestor/internal/sandbox"
 )
 
 func TestMain(m *testing.M) {
-	sandbox.Main()
 	testscript.Main(m, map[string]func(){
 		"nestor": func() { os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
 	})

@@ -26,7 +26,6 @@ import (
 const roleVariable = "NESTOR_TEST_DAEMON"
 
 func TestMain(m *testing.M) {
-	sandbox.Main()
 	if text := os.Getenv(roleVariable); text != "" {
 		var s settings
 		if err := json.Unmarshal([]byte(text), &s); err != nil {

@@ -10,7 +10,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	Main()
 	if len(os.Args) > 1 {
 		if role, ok := roles[os.Args[1]]; ok {
 			os.Exit(role(os.Args[2:]))

@@ -1,8 +1,7 @@
 // Package sandbox confines a command, and owns its process tree.
 //
 // [Wrap] makes of a command line one that starts this program again, which
-// confines itself and then executes the command. So the main function of every
-// program that uses the package, and TestMain, call [Main] first.
+// confines itself and then executes the command, and does not get to its main function.
 //
 // Two processes stand between the caller and the command. The supervisor is what
 // the caller started: it passes signals down, and what the command ended with up.
@@ -16,7 +15,6 @@ package sandbox
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -116,10 +114,6 @@ func Wrap(p Profile) (func(argv []string) []string, error) {
 // ExitFailure is what a wrapped command exits with when it was not run, because
 // the sandbox failed.
 const ExitFailure = 125
-
-// Main plays the part of the process that a wrapped command line starts, and does
-// not return. In any other process it returns at once.
-func Main() { play(os.Args) }
 
 func (p Profile) check() error {
 	var errs []error

@@ -289,15 +289,6 @@ func TestReportOfOlderKernels(t *testing.T) {
 	}
 }
 
-func TestProgramWithoutMainIsNotTried(t *testing.T) {
-	old := os.Args
-	defer func() { os.Args = old }()
-	os.Args = []string{"x", probeMark}
-	if r := Check(); r.Root || !strings.Contains(r.Why, "sandbox.Main") {
-		t.Errorf("it reports %+v", r)
-	}
-}
-
 func FuzzArguments(f *testing.F) {
 	f.Add("1", "{}", "--", "true")
 	f.Add("2", `{"paths":[{"real":"L3Vzcg==","use":1}]`, "}", "--")

@@ -49,5 +49,3 @@ func wrap(p Profile) (func([]string) []string, error) {
 func check() Report {
 	return Report{Why: "macOS has no Landlock; its sandbox-exec confines commands, and has not been tested with this program"}
 }
-
-func play([]string) {}

@@ -156,9 +156,6 @@ func check() Report {
 // probe tries what namespaces can be had, as root with and without one for
 // users, and returns why there are none.
 func probe(r *Report) (why string) {
-	if len(os.Args) > 1 && os.Args[1] == probeMark {
-		return "the main function of this program does not call sandbox.Main"
-	}
 	for _, user := range []bool{false, true} {
 		if !user && os.Geteuid() != 0 {
 			continue

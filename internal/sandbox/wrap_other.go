@@ -22,5 +22,3 @@ func wrap(p Profile) (func([]string) []string, error) {
 }
 
 func check() Report { return Report{Why: runtime.GOOS + " has nothing that could confine a command"} }
-
-func play([]string) {}

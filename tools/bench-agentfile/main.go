@@ -21,11 +21,9 @@ import (
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/agentfile"
 	"github.com/dfaf701a/nestor/internal/daemon"
-	"github.com/dfaf701a/nestor/internal/sandbox"
 )
 
 func main() {
-	sandbox.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx); err != nil {

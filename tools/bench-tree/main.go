@@ -19,13 +19,11 @@ import (
 	"github.com/dfaf701a/nestor/agent/scripted"
 	"github.com/dfaf701a/nestor/api"
 	"github.com/dfaf701a/nestor/internal/daemon"
-	"github.com/dfaf701a/nestor/internal/sandbox"
 )
 
 const rounds = 5
 
 func main() {
-	sandbox.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx); err != nil {
