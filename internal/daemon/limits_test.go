@@ -64,3 +64,33 @@ func TestCLIThatUsesTooMuchEndsTheRun(t *testing.T) {
 		t.Errorf("it is %s, %+v, %d retries, %v", run.State, run.Error, run.Retries, err)
 	}
 }
+
+// A prompt, and an answer, that are longer than an event can be do not end the run: its
+// events have them in part, and say so.
+func TestLongTexts(t *testing.T) {
+	client, _ := serving(t, settings{Dir: place(t)})
+	long := strings.Repeat("long ", 70_000)
+	run := finish(t, client, nestor.Task{Provider: "scripted", Input: long})
+	if run.Result.Status != nestor.Success || !run.Result.Truncated {
+		t.Errorf("it ended with %+v and %d bytes of output", run.Result.Error, len(run.Result.Output))
+	}
+	cut := 0
+	for e, err := range client.Events(bound(t), run.ID, api.EventsQuery{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch e := e.(type) {
+		case *nestor.ChatStart:
+			if strings.HasPrefix(e.Message, "long long") && strings.Contains(e.Message, "more are not in the log") {
+				cut++
+			}
+		case *nestor.AgentComplete:
+			if strings.Contains(e.Content, "long long") && strings.Contains(e.Content, "more are not in the log") {
+				cut++
+			}
+		}
+	}
+	if cut != 2 {
+		t.Errorf("%d texts are cut, and say so", cut)
+	}
+}

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -324,10 +323,11 @@ type host struct {
 	room   *room
 	begun  chan struct{} // closed when the beginning of the attempt is in the log
 
-	mu    sync.Mutex        // guards what follows
-	wrote bool              // what was early is written
-	early []json.RawMessage // events that came before that
-	told  map[string]bool   // files of the project that it was said to change
+	mu    sync.Mutex      // guards what follows
+	wrote bool            // what was early is written
+	lost  error           // why it could not be
+	early []nestor.Event  // what came before that
+	told  map[string]bool // files of the project that it was said to change
 }
 
 // maxEarly is how many events may wait for the beginning of their attempt.
@@ -340,19 +340,14 @@ func (h *host) begin(ctx context.Context) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.wrote = true
-	// What is wrong with it, whoever writes next is told.
-	h.writer.Write(context.WithoutCancel(ctx), h.early...)
+	h.lost = h.writer.Write(context.WithoutCancel(ctx), h.early...)
+	h.early = nil
 }
 
 // Append writes events, behind the one that the attempt has begun, which the
 // agent does not wait for. They are flushed when the run's result is known.
 func (h *host) Append(ctx context.Context, events ...nestor.Event) error {
-	lines := make([]json.RawMessage, len(events))
-	for i, e := range events {
-		var err error
-		if lines[i], err = nestor.EncodeEvent(e); err != nil {
-			return err
-		}
+	for _, e := range events {
 		if w, ok := e.(*nestor.WorkspaceWrite); ok {
 			h.mu.Lock()
 			h.told[w.Path] = true
@@ -362,16 +357,20 @@ func (h *host) Append(ctx context.Context, events ...nestor.Event) error {
 	h.mu.Lock()
 	if !h.wrote && len(h.early) < maxEarly {
 		defer h.mu.Unlock()
-		h.early = append(h.early, lines...)
+		h.early = append(h.early, events...)
 		return nil
 	}
+	lost := h.lost
 	h.mu.Unlock()
+	if lost != nil {
+		return lost
+	}
 	select {
 	case <-h.begun:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return h.writer.Write(ctx, lines...)
+	return h.writer.Write(ctx, events...)
 }
 
 // Delta publishes what is live only. What cannot be sent is not waited for.

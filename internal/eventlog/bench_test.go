@@ -52,7 +52,7 @@ func BenchmarkWrite(b *testing.B) {
 			share(b, writers, func(w int, next func() bool) error {
 				writer, err := l.Writer("r", name("run", w), 1)
 				for err == nil && next() {
-					err = writer.Write(context.Background(), small)
+					err = writer.write(context.Background(), small)
 				}
 				if err != nil {
 					return err
@@ -108,7 +108,7 @@ func BenchmarkReplay(b *testing.B) {
 		b.Fatal(err)
 	}
 	for range n {
-		if err := w.Write(ctx, small); err != nil {
+		if err := w.write(ctx, small); err != nil {
 			b.Fatal(err)
 		}
 	}

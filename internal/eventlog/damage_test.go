@@ -22,7 +22,7 @@ func TestFlippedBitIsAnErrorToItsReader(t *testing.T) {
 	}
 	const n = 1000
 	for i := range n {
-		if err := w.Write(ctx, event("%d %s", i, strings.Repeat("x", 20_000))); err != nil {
+		if err := w.write(ctx, event("%d %s", i, strings.Repeat("x", 20_000))); err != nil {
 			t.Fatal(err)
 		}
 	}

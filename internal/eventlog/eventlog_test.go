@@ -161,7 +161,7 @@ func TestWriteIsChunked(t *testing.T) {
 	}
 	const n = 20_000
 	for i := range n {
-		if err := w.Write(ctx, event("%d %s", i, strings.Repeat("x", 300))); err != nil {
+		if err := w.write(ctx, event("%d %s", i, strings.Repeat("x", 300))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -189,7 +189,7 @@ func TestWriteIsFlushedByItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Write(ctx, event("0")); err != nil {
+	if err := w.write(ctx, event("0")); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
@@ -200,7 +200,7 @@ func TestWriteIsFlushedByItself(t *testing.T) {
 		if n++; n == 4 {
 			break
 		}
-		if err := w.Write(ctx, event("%d", n)); err != nil {
+		if err := w.write(ctx, event("%d", n)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -230,7 +230,7 @@ func staleWriterIsFenced(t *testing.T, at *place) {
 			t.Errorf("step %d: got %v, want %v", i, err, step.want)
 		}
 	}
-	if err := old.Write(ctx, event("x")); !errors.Is(err, ErrFenced) {
+	if err := old.write(ctx, event("x")); !errors.Is(err, ErrFenced) {
 		t.Errorf("Write: %v", err)
 	}
 	if err := old.Flush(ctx); !errors.Is(err, ErrFenced) {
@@ -326,7 +326,7 @@ func laggingFollowerLosesNothingAndBlocksNobody(t *testing.T, at *place) {
 				t.Fatal(err)
 			}
 			for i := range n {
-				if err := w.Write(ctx, event("%d %s", i, strings.Repeat("x", 100))); err != nil {
+				if err := w.write(ctx, event("%d %s", i, strings.Repeat("x", 100))); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -221,3 +221,13 @@ func soon(t testing.TB) context.Context {
 	t.Cleanup(cancel)
 	return ctx
 }
+
+// write is Write for events that are anything.
+func (w *Writer) write(ctx context.Context, events ...json.RawMessage) error {
+	lines, err := oneLineEach(events)
+	if err != nil {
+		return w.wrap(err)
+	}
+	_, _, err = w.enqueue(ctx, false, group{lines: lines})
+	return err
+}

@@ -100,7 +100,7 @@ func TestOnceIsWholeOrNothing(t *testing.T) {
 	if _, err := w.Once(soon(t), 1, large, large, large); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("what does not fit into a chunk: %v", err)
 	}
-	if err := w.Write(soon(t), large); err != nil {
+	if err := w.write(soon(t), large); err != nil {
 		t.Fatal(err)
 	}
 	at, err := w.Once(soon(t), 1, large, json.RawMessage(`1`), json.RawMessage(`2`))

@@ -265,7 +265,7 @@ func writeRun(ctx context.Context, l *Log, rnd *rand.Rand, root, run string, n i
 		}
 		switch rnd.IntN(3) {
 		case 0:
-			err = w.Write(ctx, batch...)
+			err = w.write(ctx, batch...)
 		case 1:
 			_, err = w.Append(ctx, batch...)
 		case 2: // as somebody else, in between

@@ -1,9 +1,13 @@
 package eventlog
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/dfaf701a/nestor"
 )
@@ -24,14 +28,11 @@ func (l *Log) OnceEach(ctx context.Context, marks []uint64, events [][]nestor.Ev
 	head := events[0][0].Head()
 	groups := make([]group, len(marks))
 	for i, mark := range marks {
-		groups[i] = group{mark, make([][]byte, len(events[i]))}
-		for n, e := range events[i] {
-			line, err := encode(e)
-			if err != nil {
-				return fmt.Errorf("appending to run %s: %w", head.Run, err)
-			}
-			groups[i].lines[n] = line
+		lines, err := encodeEach(events[i], encode)
+		if err != nil {
+			return fmt.Errorf("appending to run %s: %w", head.Run, err)
 		}
+		groups[i] = group{mark, lines}
 	}
 	w, err := l.sharedWriter(string(head.Root), string(head.Run), marks[0] == 1)
 	if err != nil {
@@ -52,6 +53,73 @@ func encode(e nestor.Event) (line []byte, err error) {
 		err = checkSize(line)
 	}
 	return line, err
+}
+
+func encodeEach(events []nestor.Event, encode func(nestor.Event) ([]byte, error)) (lines [][]byte, err error) {
+	lines = make([][]byte, len(events))
+	for i, e := range events {
+		if lines[i], err = encode(e); err != nil {
+			return nil, err
+		}
+	}
+	return lines, nil
+}
+
+// fit is encode for what is better told in part than not at all: if an event is too
+// large, its long texts and lists are cut.
+func fit(e nestor.Event) ([]byte, error) {
+	line, err := encode(e)
+	for most := MaxEvent / 8; errors.Is(err, ErrTooLarge) && most > 100; most /= 8 {
+		var short nestor.Event
+		if short, err = shortened(line, most); err != nil {
+			return nil, err
+		}
+		line, err = encode(short)
+	}
+	return line, err
+}
+
+// shortened returns the event that line is, with no text in it of more than most bytes,
+// and what says that there were more.
+func shortened(line []byte, most int) (nestor.Event, error) {
+	var all any
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.UseNumber()
+	if err := d.Decode(&all); err != nil {
+		return nil, err
+	}
+	line, err := json.Marshal(cut(all, most))
+	if err != nil {
+		return nil, err
+	}
+	return nestor.DecodeEvent(line)
+}
+
+// cut cuts texts of more than most bytes in v, and lists that may be as long.
+func cut(v any, most int) any {
+	switch v := v.(type) {
+	case string:
+		if len(v) > most {
+			kept := strings.ToValidUTF8(v[:most], "")
+			return fmt.Sprintf("%s… (%d bytes more are not in the log)", kept, len(v)-len(kept))
+		}
+	case []any:
+		if n := len(v); n > most/32 {
+			_, texts := v[0].(string)
+			if v = v[:most/32]; texts { // of others, it may be no such thing
+				v = append(v, fmt.Sprintf("… (%d more are not in the log)", n-most/32))
+			}
+		}
+		for i := range v {
+			v[i] = cut(v[i], most)
+		}
+		return v
+	case map[string]any:
+		for key := range v {
+			v[key] = cut(v[key], most)
+		}
+	}
+	return v
 }
 
 // Is tells whether it is of the type of one of some events. It is cheaper than to

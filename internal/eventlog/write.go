@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/dfaf701a/nestor"
 )
 
 const (
@@ -178,10 +180,11 @@ func (w *Writer) append(ctx context.Context, groups ...group) ([]Position, error
 }
 
 // Write queues events behind all that was written before. It waits only while
-// more than 1 MiB is queued. An error, of this or of an earlier call, means that
+// more than 1 MiB is queued. Of an event that is larger than MaxEvent it queues what
+// fits, with its longest texts cut. An error, of this or of an earlier call, means that
 // nothing more will be stored.
-func (w *Writer) Write(ctx context.Context, events ...json.RawMessage) error {
-	lines, err := oneLineEach(events)
+func (w *Writer) Write(ctx context.Context, events ...nestor.Event) error {
+	lines, err := encodeEach(events, fit)
 	if err != nil {
 		return w.wrap(err)
 	}
