@@ -50,6 +50,9 @@ func newConversation(run Run, host Host) *conversation {
 
 // say appends events.
 func (c *conversation) say(ctx context.Context, events ...nestor.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
 	for _, e := range events {
 		*e.Head() = c.header()
 	}
@@ -97,9 +100,8 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 			return fmt.Errorf("taking note of the session: %w", err)
 		}
 	}
-	if err := c.count(ctx, m); err != nil {
-		return err
-	}
+	counted := c.count(m)
+	say := func(events ...nestor.Event) error { return c.say(ctx, append(counted, events...)...) }
 	switch str("sdk_type") {
 	case "assistant_text":
 		thinking := c.thinking.String()
@@ -110,24 +112,24 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 			}
 			c.text.WriteString(m.Content)
 		}
-		return c.say(ctx, &nestor.AgentComplete{Agent: who, Content: m.Content, Thinking: thinking})
+		return say(&nestor.AgentComplete{Agent: who, Content: m.Content, Thinking: thinking})
 	case "thinking":
 		c.thinking.WriteString(m.Content)
-		return c.say(ctx, &nestor.ThinkingComplete{Agent: who, Thinking: m.Content})
+		return say(&nestor.ThinkingComplete{Agent: who, Thinking: m.Content})
 	case "partial_text":
 		c.delta(&nestor.AgentDelta{Agent: who, Delta: m.Content})
-		return nil
+		return say()
 	case "partial_thinking":
 		c.delta(&nestor.ThinkingDelta{Agent: who, Delta: m.Content})
-		return nil
+		return say()
 	case "tool_use":
-		input, err := json.Marshal(m.Metadata["tool_input"])
-		if err != nil {
-			input = nil
+		input, raw := m.Metadata["tool_input"].(json.RawMessage)
+		if !raw {
+			input, _ = json.Marshal(m.Metadata["tool_input"])
 		}
 		c.tools[str("tool_use_id")] = str("tool_name")
 		c.writes.called(who, str("tool_name"), str("tool_use_id"), input)
-		return c.say(ctx, &nestor.ToolStart{
+		return say(&nestor.ToolStart{
 			Tool: str("tool_name"), Description: describe(input), Input: input, ToolUseID: str("tool_use_id"),
 		})
 	case "tool_result":
@@ -136,14 +138,14 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 			Tool: c.tools[str("tool_use_id")], Success: !failed, Summary: m.Content, ToolUseID: str("tool_use_id"),
 		}
 		if w := c.writes.returned(str("tool_use_id"), !failed); w != nil {
-			return c.say(ctx, complete, w)
+			return say(complete, w)
 		}
-		return c.say(ctx, complete)
+		return say(complete)
 	case "result":
 		c.conclude(m)
 		c.host.Spent(c.last.CostUSD)
 		c.heard()
-		return c.say(ctx, &nestor.ChatComplete{Success: c.failure == nil}, &nestor.ExecutionProgress{
+		return say(&nestor.ChatComplete{Success: c.failure == nil}, &nestor.ExecutionProgress{
 			ExecutionID: string(c.run.ID), Agent: c.agent, Turns: c.last.Turns, CostUSD: c.last.CostUSD, Usage: new(c.last.Usage),
 		})
 	case "init":
@@ -156,13 +158,13 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 	case "":
 		// A provider that says nothing but texts.
 		c.text.WriteString(m.Content)
-		return c.say(ctx, &nestor.AgentComplete{Agent: who, Content: m.Content})
+		return say(&nestor.AgentComplete{Agent: who, Content: m.Content})
 	}
 	raw, err := json.Marshal(map[string]any{"content": m.Content, "metadata": m.Metadata})
 	if err != nil {
 		return nil // what cannot be written is nothing that a provider sent
 	}
-	return c.say(ctx, &nestor.ProviderMessage{Raw: raw})
+	return say(&nestor.ProviderMessage{Raw: raw})
 }
 
 func (c *conversation) delta(e nestor.Event) {
@@ -170,8 +172,8 @@ func (c *conversation) delta(e nestor.Event) {
 	c.host.Delta(e)
 }
 
-// count counts the agent's own answers, and says so with each.
-func (c *conversation) count(ctx context.Context, m agent.Message) error {
+// count counts the agent's own answers, and returns what is to be said of each.
+func (c *conversation) count(m agent.Message) []nestor.Event {
 	id, _ := m.Metadata["message_id"].(string)
 	if _, below := m.Metadata["parent_tool_use_id"]; id == "" || id == c.answer || below {
 		return nil
@@ -180,9 +182,9 @@ func (c *conversation) count(ctx context.Context, m agent.Message) error {
 	c.turns++
 	tokens, _ := m.Metadata["usage"].(map[string]int)
 	c.usage = c.usage.Add(usageOf(tokens))
-	return c.say(ctx, &nestor.ExecutionProgress{
+	return []nestor.Event{&nestor.ExecutionProgress{
 		ExecutionID: string(c.run.ID), Agent: c.agent, Turns: c.turns, CostUSD: c.last.CostUSD, Usage: new(c.usage),
-	})
+	}}
 }
 
 func usageOf(tokens map[string]int) nestor.Usage {
