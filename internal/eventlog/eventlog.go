@@ -68,8 +68,8 @@ var (
 
 // Limits.
 const (
-	// MaxEvent is the size of an event in bytes. Of one that is larger Write keeps
-	// what fits; others are refused, and refer to the object store.
+	// MaxEvent is the size of an event in bytes. Of one that is larger, what
+	// fits is kept; as JSON, it is refused, and refers to the object store.
 	MaxEvent = 256 << 10
 
 	// MaxBlob is the size of what is put in the object store.

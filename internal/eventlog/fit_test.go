@@ -41,6 +41,9 @@ func TestLargeEventsAreCut(t *testing.T) {
 	if err := w.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if err := l.Once(t.Context(), 1, &nestor.ChatStart{Header: nestor.Header{Run: "o", Root: "r"}, Message: strings.Repeat("x", 500_000)}); err != nil {
+		t.Fatal(err)
+	}
 	for i, e := range first(t, l.Follow(t.Context(), Filter{Run: "r"}, 0), 6) {
 		event, err := e.Decode()
 		if err != nil {

@@ -220,7 +220,10 @@ func TestOnceAllKeepsTheOrder(t *testing.T) {
 		t.Errorf("they came as %v, want %v", got, want)
 	}
 	large := &nestor.ChatStart{Header: nestor.Header{Run: want[0], Root: root}, Message: strings.Repeat("x", maxChunk)}
-	if err := l.OnceAll(soon(t), []uint64{2}, [][]nestor.Event{{large}}); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("what does not fit into a chunk: %v", err)
+	if err := l.OnceAll(soon(t), []uint64{2}, [][]nestor.Event{{large}}); err != nil {
+		t.Errorf("what is to be cut to fit into a chunk: %v", err)
+	}
+	if err := l.OnceAll(soon(t), []uint64{3}, [][]nestor.Event{slices.Repeat([]nestor.Event{large}, 20)}); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("what does not fit into a chunk together: %v", err)
 	}
 }

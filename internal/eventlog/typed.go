@@ -28,7 +28,7 @@ func (l *Log) OnceEach(ctx context.Context, marks []uint64, events [][]nestor.Ev
 	head := events[0][0].Head()
 	groups := make([]group, len(marks))
 	for i, mark := range marks {
-		lines, err := encodeEach(events[i], encode)
+		lines, err := fitEach(events[i])
 		if err != nil {
 			return fmt.Errorf("appending to run %s: %w", head.Run, err)
 		}
@@ -55,16 +55,6 @@ func encode(e nestor.Event) (line []byte, err error) {
 	return line, err
 }
 
-func encodeEach(events []nestor.Event, encode func(nestor.Event) ([]byte, error)) (lines [][]byte, err error) {
-	lines = make([][]byte, len(events))
-	for i, e := range events {
-		if lines[i], err = encode(e); err != nil {
-			return nil, err
-		}
-	}
-	return lines, nil
-}
-
 // fit is encode for what is better told in part than not at all: if an event is too
 // large, its long texts and lists are cut.
 func fit(e nestor.Event) ([]byte, error) {
@@ -77,6 +67,16 @@ func fit(e nestor.Event) ([]byte, error) {
 		line, err = encode(short)
 	}
 	return line, err
+}
+
+func fitEach(events []nestor.Event) (lines [][]byte, err error) {
+	lines = make([][]byte, len(events))
+	for i, e := range events {
+		if lines[i], err = fit(e); err != nil {
+			return nil, err
+		}
+	}
+	return lines, nil
 }
 
 // shortened returns the event that line is, with no text in it of more than most bytes,

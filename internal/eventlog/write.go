@@ -180,11 +180,10 @@ func (w *Writer) append(ctx context.Context, groups ...group) ([]Position, error
 }
 
 // Write queues events behind all that was written before. It waits only while
-// more than 1 MiB is queued. Of an event that is larger than MaxEvent it queues what
-// fits, with its longest texts cut. An error, of this or of an earlier call, means that
-// nothing more will be stored.
+// more than 1 MiB is queued. Of an event that is larger than MaxEvent it stores what
+// fits. An error, of this or of an earlier call, means that nothing more will be stored.
 func (w *Writer) Write(ctx context.Context, events ...nestor.Event) error {
-	lines, err := encodeEach(events, fit)
+	lines, err := fitEach(events)
 	if err != nil {
 		return w.wrap(err)
 	}
