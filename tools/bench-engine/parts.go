@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -259,8 +258,11 @@ func parallel(goroutines, n int, do func(i int) error) error {
 	}
 }
 
-// event is one of 300 bytes.
-var event = json.RawMessage(`"` + strings.Repeat("x", 298) + `"`)
+// said is an event, and event what the log has of it: 300 bytes.
+var (
+	said     = &nestor.ChatStart{Header: nestor.Header{Run: "run", Root: "root"}, Message: strings.Repeat("x", 200)}
+	event, _ = nestor.EncodeEvent(said)
+)
 
 // appends measures events per second, by one and by fifty writers; the bare
 // broker publishes chunks of 20.
@@ -277,7 +279,7 @@ func appends(ctx context.Context, dir string) error {
 		if err := parallel(writers, writers, func(i int) error {
 			w, err := c.log.Writer("root", fmt.Sprint("run", writers, "-", i), 1)
 			for j := 0; err == nil && j < n/writers; j++ {
-				err = w.Write(ctx, event)
+				err = w.Write(ctx, said)
 			}
 			if err != nil {
 				return err
@@ -310,7 +312,7 @@ func replay(ctx context.Context, dir string) error {
 	if err := parallel(10, 10, func(i int) error {
 		w, err := c.log.Writer("root", fmt.Sprint("run", i), 1)
 		for j := 0; err == nil && j < n/10; j++ {
-			err = w.Write(ctx, event)
+			err = w.Write(ctx, said)
 		}
 		if err != nil {
 			return err
