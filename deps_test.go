@@ -1,6 +1,7 @@
 package nestor_test
 
 import (
+	"bytes"
 	"fmt"
 	"go/parser"
 	"go/token"
@@ -474,24 +475,8 @@ func isOutside(name string) bool {
 
 // readImports lists the imports of all Go files below fsys, whatever their
 // build tags, except in testdata, node_modules and hidden folders.
-func readImports(fsys fs.FS) ([]imported, error) {
-	var all []imported
-	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		base := d.Name()
-		hidden := name != "." && (base[0] == '.' || base[0] == '_')
-		switch {
-		case d.IsDir() && (hidden || base == "testdata" || base == "node_modules"):
-			return fs.SkipDir
-		case d.IsDir() || hidden || path.Ext(base) != ".go":
-			return nil
-		}
-		src, err := fs.ReadFile(fsys, name)
-		if err != nil {
-			return err
-		}
+func readImports(fsys fs.FS) (all []imported, err error) {
+	err = eachGoFile(fsys, func(name string, src []byte) error {
 		file, err := parser.ParseFile(token.NewFileSet(), name, src, parser.ImportsOnly)
 		if err != nil {
 			return err
@@ -507,6 +492,46 @@ func readImports(fsys fs.FS) ([]imported, error) {
 		return nil
 	})
 	return all, err
+}
+
+// eachGoFile reads the Go files of which readImports lists the imports.
+func eachGoFile(fsys fs.FS, do func(name string, src []byte) error) error {
+	return fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := d.Name()
+		hidden := name != "." && (base[0] == '.' || base[0] == '_')
+		switch {
+		case d.IsDir() && (hidden || base == "testdata" || base == "node_modules"):
+			return fs.SkipDir
+		case d.IsDir() || hidden || path.Ext(base) != ".go":
+			return nil
+		}
+		src, err := fs.ReadFile(fsys, name)
+		if err != nil {
+			return err
+		}
+		return do(name, src)
+	})
+}
+
+// Nothing happens by import, but for what has to happen before the rest of the program
+// is initialized.
+func TestNoInit(t *testing.T) {
+	allowed := map[string]string{
+		"internal/sandbox/supervise_linux.go": "a wrapped command begins in half the time",
+	}
+	err := eachGoFile(os.DirFS("."), func(name string, src []byte) error {
+		has := bytes.Contains(src, []byte("\nfunc init() {"))
+		if why, may := allowed[name]; has != may {
+			t.Errorf("%s: there is an init function: %v; there may be: %v (%s)", name, has, may, why)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // check returns a sentence for each import that the rules forbid, each package
