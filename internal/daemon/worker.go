@@ -244,10 +244,7 @@ func (w *worker) execute(ctx context.Context, x *engine.Execution) nestor.Result
 	defer stop()
 	w.keep(flushing, run, &result)
 	w.keepForResume(flushing, run, options, &result)
-	if err := h.tell(flushing, result); err != nil && ctx.Err() == nil {
-		return failed(fmt.Errorf("writing the log of the run: %w", err))
-	}
-	if err := writer.Flush(flushing); err != nil && ctx.Err() == nil {
+	if err := h.finish(flushing, result); err != nil && ctx.Err() == nil {
 		return failed(fmt.Errorf("writing the log of the run: %w", err))
 	}
 	if options.Approves != "" && ctx.Err() == nil {
@@ -323,10 +320,11 @@ type host struct {
 	room   *room
 	begun  chan struct{} // closed when the beginning of the attempt is in the log
 
+	lost error // why what was early could not be written; set before begun is closed
+
 	mu    sync.Mutex      // guards what follows
 	wrote bool            // what was early is written
-	lost  error           // why it could not be
-	early []nestor.Event  // what came before that
+	early [][]byte        // events that came before that
 	told  map[string]bool // files of the project that it was said to change
 }
 
@@ -354,23 +352,38 @@ func (h *host) Append(ctx context.Context, events ...nestor.Event) error {
 			h.mu.Unlock()
 		}
 	}
+	lines, err := eventlog.Fit(events...)
+	if err != nil {
+		return err
+	}
 	h.mu.Lock()
 	if !h.wrote && len(h.early) < maxEarly {
 		defer h.mu.Unlock()
-		h.early = append(h.early, events...)
+		h.early = append(h.early, lines...)
 		return nil
 	}
-	lost := h.lost
 	h.mu.Unlock()
-	if lost != nil {
-		return lost
-	}
 	select {
 	case <-h.begun:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return h.writer.Write(ctx, events...)
+	if h.lost != nil {
+		return h.lost
+	}
+	return h.writer.Write(ctx, lines...)
+}
+
+// finish says what is left to be said when there is a result, and returns when all that
+// was said is durable.
+func (h *host) finish(ctx context.Context, r nestor.Result) error {
+	if h.lost != nil {
+		return h.lost
+	}
+	if err := h.tell(ctx, r); err != nil {
+		return err
+	}
+	return h.writer.Flush(ctx)
 }
 
 // Delta publishes what is live only. What cannot be sent is not waited for.

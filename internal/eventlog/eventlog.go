@@ -68,8 +68,8 @@ var (
 
 // Limits.
 const (
-	// MaxEvent is the size of an event in bytes. Of one that is larger, what
-	// fits is kept; as JSON, it is refused, and refers to the object store.
+	// MaxEvent is the size of an event in bytes. Of one that is larger, Fit keeps
+	// what fits; what is appended as JSON is refused, and belongs in a blob.
 	MaxEvent = 256 << 10
 
 	// MaxBlob is the size of what is put in the object store.

@@ -228,6 +228,5 @@ func (w *Writer) write(ctx context.Context, events ...json.RawMessage) error {
 	if err != nil {
 		return w.wrap(err)
 	}
-	_, _, err = w.enqueue(ctx, false, group{lines: lines})
-	return err
+	return w.Write(ctx, lines...)
 }

@@ -125,7 +125,7 @@ func (l *Log) portion(mark uint64, events []nestor.Event) (*portion, error) {
 	}
 	s := &portion{w: w}
 	for _, e := range events {
-		data, err := encode(e)
+		data, err := fit(e)
 		if err != nil {
 			return nil, err
 		}

@@ -28,7 +28,7 @@ func (l *Log) OnceEach(ctx context.Context, marks []uint64, events [][]nestor.Ev
 	head := events[0][0].Head()
 	groups := make([]group, len(marks))
 	for i, mark := range marks {
-		lines, err := fitEach(events[i])
+		lines, err := Fit(events[i]...)
 		if err != nil {
 			return fmt.Errorf("appending to run %s: %w", head.Run, err)
 		}
@@ -55,21 +55,10 @@ func encode(e nestor.Event) (line []byte, err error) {
 	return line, err
 }
 
-// fit is encode for what is better told in part than not at all: if an event is too
-// large, its long texts and lists are cut.
-func fit(e nestor.Event) ([]byte, error) {
-	line, err := encode(e)
-	for most := MaxEvent / 8; errors.Is(err, ErrTooLarge) && most > 100; most /= 8 {
-		var short nestor.Event
-		if short, err = shortened(line, most); err != nil {
-			return nil, err
-		}
-		line, err = encode(short)
-	}
-	return line, err
-}
-
-func fitEach(events []nestor.Event) (lines [][]byte, err error) {
+// Fit returns events as [Writer.Write] takes them. What is better told in part than not
+// at all is: of an event that is larger than MaxEvent the long texts and lists are cut,
+// and say so.
+func Fit(events ...nestor.Event) (lines [][]byte, err error) {
 	lines = make([][]byte, len(events))
 	for i, e := range events {
 		if lines[i], err = fit(e); err != nil {
@@ -79,24 +68,64 @@ func fitEach(events []nestor.Event) (lines [][]byte, err error) {
 	return lines, nil
 }
 
-// shortened returns the event that line is, with no text in it of more than most bytes,
-// and what says that there were more.
-func shortened(line []byte, most int) (nestor.Event, error) {
-	var all any
-	d := json.NewDecoder(bytes.NewReader(line))
-	d.UseNumber()
-	if err := d.Decode(&all); err != nil {
-		return nil, err
+func fit(e nestor.Event) ([]byte, error) {
+	line, err := encode(e)
+	if end, ok := e.(*nestor.ExecutionComplete); ok && errors.Is(err, ErrTooLarge) && end.Result != nil {
+		line, err = fitEnd(*end)
 	}
-	line, err := json.Marshal(cut(all, most))
-	if err != nil {
-		return nil, err
+	whole := line
+	for most := MaxEvent / 8; errors.Is(err, ErrTooLarge) && most > 100; most /= 8 {
+		var short nestor.Event
+		if short, err = shortened(whole, most); err != nil {
+			return nil, err
+		}
+		line, err = encode(short)
 	}
-	return nestor.DecodeEvent(line)
+	return line, err
 }
 
-// cut cuts texts of more than most bytes in v, and lists that may be as long.
-func cut(v any, most int) any {
+// fitEnd is encode for an end whose result is too large, which says then that it is
+// not all. Programs read what is structured: it is whole, or not there.
+func fitEnd(e nestor.ExecutionComplete) ([]byte, error) {
+	r := *e.Result
+	e.Result, r.Truncated = &r, true
+	r.Output = strings.ToValidUTF8(r.Output[:min(len(r.Output), MaxEvent/8)], "")
+	line, err := encode(&e)
+	if errors.Is(err, ErrTooLarge) {
+		r.Structured = nil
+		line, err = encode(&e)
+	}
+	return line, err
+}
+
+// shortened returns the event that line is, with no text in it of more than most bytes,
+// and what says that there were more.
+func shortened(line []byte, most int) (short nestor.Event, err error) {
+	// Of lists those of texts can say it, and those that may have anything in them.
+	for _, marked := range []func(first any) bool{
+		func(any) bool { return true },
+		func(first any) bool { _, text := first.(string); return text },
+	} {
+		var all any
+		d := json.NewDecoder(bytes.NewReader(line))
+		d.UseNumber()
+		if err := d.Decode(&all); err != nil {
+			return nil, err
+		}
+		text, err := json.Marshal(cut(all, most, marked))
+		if err != nil {
+			return nil, err
+		}
+		if short, err = nestor.DecodeEvent(text); err == nil {
+			return short, nil
+		}
+	}
+	return nil, err
+}
+
+// cut cuts texts of more than most bytes in v, and lists that may be as long, which say
+// so if they are to be marked.
+func cut(v any, most int, marked func(first any) bool) any {
 	switch v := v.(type) {
 	case string:
 		if len(v) > most {
@@ -104,19 +133,18 @@ func cut(v any, most int) any {
 			return fmt.Sprintf("%s… (%d bytes more are not in the log)", kept, len(v)-len(kept))
 		}
 	case []any:
-		if n := len(v); n > most/32 {
-			_, texts := v[0].(string)
-			if v = v[:most/32]; texts { // of others, it may be no such thing
-				v = append(v, fmt.Sprintf("… (%d more are not in the log)", n-most/32))
-			}
-		}
+		n := len(v)
+		v = v[:min(n, most/32)]
 		for i := range v {
-			v[i] = cut(v[i], most)
+			v[i] = cut(v[i], most, marked)
+		}
+		if n > len(v) && marked(v[0]) {
+			return append(v, fmt.Sprintf("… (%d more are not in the log)", n-len(v)))
 		}
 		return v
 	case map[string]any:
 		for key := range v {
-			v[key] = cut(v[key], most)
+			v[key] = cut(v[key], most, marked)
 		}
 	}
 	return v

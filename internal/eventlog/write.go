@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/dfaf701a/nestor"
 )
 
 const (
@@ -180,14 +178,10 @@ func (w *Writer) append(ctx context.Context, groups ...group) ([]Position, error
 }
 
 // Write queues events behind all that was written before. It waits only while
-// more than 1 MiB is queued. Of an event that is larger than MaxEvent it stores what
-// fits. An error, of this or of an earlier call, means that nothing more will be stored.
-func (w *Writer) Write(ctx context.Context, events ...nestor.Event) error {
-	lines, err := fitEach(events)
-	if err != nil {
-		return w.wrap(err)
-	}
-	_, _, err = w.enqueue(ctx, false, group{lines: lines})
+// more than 1 MiB is queued. The events are as [Fit] returns them. An error, of this or
+// of an earlier call, means that nothing more will be stored.
+func (w *Writer) Write(ctx context.Context, lines ...[]byte) error {
+	_, _, err := w.enqueue(ctx, false, group{lines: lines})
 	return err
 }
 

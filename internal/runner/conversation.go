@@ -162,7 +162,7 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 	}
 	raw, err := json.Marshal(map[string]any{"content": m.Content, "metadata": m.Metadata})
 	if err != nil {
-		return nil // what cannot be written is nothing that a provider sent
+		return say() // what cannot be written is nothing that a provider sent
 	}
 	return say(&nestor.ProviderMessage{Raw: raw})
 }

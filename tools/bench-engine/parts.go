@@ -279,7 +279,10 @@ func appends(ctx context.Context, dir string) error {
 		if err := parallel(writers, writers, func(i int) error {
 			w, err := c.log.Writer("root", fmt.Sprint("run", writers, "-", i), 1)
 			for j := 0; err == nil && j < n/writers; j++ {
-				err = w.Write(ctx, said)
+				var lines [][]byte
+				if lines, err = eventlog.Fit(said); err == nil {
+					err = w.Write(ctx, lines...)
+				}
 			}
 			if err != nil {
 				return err
@@ -312,7 +315,7 @@ func replay(ctx context.Context, dir string) error {
 	if err := parallel(10, 10, func(i int) error {
 		w, err := c.log.Writer("root", fmt.Sprint("run", i), 1)
 		for j := 0; err == nil && j < n/10; j++ {
-			err = w.Write(ctx, said)
+			err = w.Write(ctx, event)
 		}
 		if err != nil {
 			return err
