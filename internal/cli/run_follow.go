@@ -268,7 +268,14 @@ func (f *following) show(e nestor.Event, more bool) error {
 	if err != nil {
 		return err
 	}
-	if _, err = f.lines.Write(append(line, '\n')); err == nil && !more {
+	line = append(line, '\n')
+	if len(line) > f.lines.Available() { // others may write to the same file: no line is torn
+		err = f.lines.Flush()
+	}
+	if err == nil {
+		_, err = f.lines.Write(line)
+	}
+	if err == nil && !more {
 		err = f.lines.Flush()
 	}
 	return err

@@ -42,6 +42,17 @@ func TestEventsThatComeAtOnce(t *testing.T) {
 	if !slices.Equal(got, []int{3, 1}) || f.seen != 4 {
 		t.Errorf("lines of each write: %d, want 3 and then 1; seen up to %d, want 4", got, f.seen)
 	}
+	// Whoever else writes to the same file does not tear a line.
+	for i := range 30 {
+		if err := f.show(&nestor.ChatStart{Message: strings.Repeat("long ", 1+100*(i%20))}, i < 29); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, text := range out.list {
+		if !strings.HasPrefix(text, "{") || !strings.HasSuffix(text, "}\n") {
+			t.Errorf("write %d of %d has no whole lines: %.20s … %s", i, len(out.list), text, text[max(0, len(text)-20):])
+		}
+	}
 	out.err = syscall.EPIPE
 	if err := f.show(&nestor.ChatStart{}, false); err != syscall.EPIPE {
 		t.Errorf("nobody reads: %v, want %v", err, syscall.EPIPE)
