@@ -154,9 +154,9 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	g.Go(func() error { d.opts.calm(core); return ended(core, e.Run(core)) })
 	g.Go(func() error { d.opts.calm(core); return ended(core, h.Project(core, log)) })
 	g.Go(func() error { return ended(core, d.archive(core, back)) })
-	g.Go(func() error { d.opts.calm(core); return back.sessions(core) })
+	g.Go(back.sessions(core))
 	g.Go(func() error { return watch(core, b) })
-	g.Go(func() error { d.opts.calm(core); return ended(core, w.spaces.collect(core)) })
+	g.Go(func() error { return ended(core, w.spaces.collect(core)) })
 	g.Go(func() error { return w.ready(working) })
 	g.Go(func() error {
 		defer stopCore()

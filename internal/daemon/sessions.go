@@ -18,18 +18,39 @@ const (
 	followAgain = time.Second
 )
 
-// sessions writes the folders of sessions, until ctx ends. What cannot be written is
-// told, and does not keep runs from working.
-func (b *backend) sessions(ctx context.Context) error {
+// sessions returns what writes the folders of sessions, until ctx ends. What cannot be
+// written is told, and does not keep runs from working.
+//
+// In a project that has had no folders, what is in the log when it is called gets none:
+// no run has begun then.
+func (b *backend) sessions(ctx context.Context) func() error {
 	taken, begun := b.worker.folders.Position()
 	after := eventlog.Position(taken)
-	if stats, err := b.log.Stats(ctx); err == nil && (!begun || after > stats.Last) {
-		after = stats.Last // what was there before there were folders gets none
+	if !begun {
+		stats, err := b.log.Stats(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				b.opts.Log.Warn("no folders of sessions are written", "error", err)
+			}
+			return func() error { return nil }
+		}
+		after = stats.Last
 		if err := b.worker.folders.Taken(uint64(after)); err != nil {
 			b.opts.Log.Warn("writing the folders of sessions", "error", err)
 		}
 	}
-	b.opts.calm(ctx)
+	return func() error {
+		b.opts.calm(ctx)
+		if stats, err := b.log.Stats(ctx); err == nil {
+			after = min(after, stats.Last) // it is another log
+		}
+		b.followSessions(ctx, after)
+		return nil
+	}
+}
+
+// followSessions writes what the log says after a position, until ctx ends.
+func (b *backend) followSessions(ctx context.Context, after eventlog.Position) {
 	for ctx.Err() == nil {
 		var err error
 		if after, err = b.writeSessions(ctx, after); err == nil || ctx.Err() != nil {
@@ -47,7 +68,6 @@ func (b *backend) sessions(ctx context.Context) error {
 	if err := b.worker.folders.Taken(uint64(after)); err != nil {
 		b.opts.Log.Warn("writing the folders of sessions", "error", err)
 	}
-	return nil
 }
 
 // writeSessions follows the log, and returns how far it came.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dfaf701a/nestor"
 	"github.com/dfaf701a/nestor/api"
+	"github.com/dfaf701a/nestor/internal/daemon"
 )
 
 // nesting starts one level after the other by the tool, until a leaf answers.
@@ -315,4 +316,16 @@ turns:
 			t.Error(err)
 		}
 	}
+}
+
+// The first run of a new project is in its session's folder from its beginning on,
+// also if a command works alone.
+func TestFirstRunHasAFolder(t *testing.T) {
+	s := settings{Dir: place(t), Provider: "scripted", Script: "turns: [{say: [{text: I begin., after: 1h}]}]"}
+	client, _ := serving(t, s, func(o *daemon.Options) { o.Lone = true })
+	id := submit(t, client, nestor.Task{Input: "hello"})
+	until(t, client, id, func(api.Run) bool {
+		files, _ := filepath.Glob(filepath.Join(s.Dir, ".nestor", "sessions", "*", ".agents", string(id)+".json"))
+		return len(files) == 1
+	})
 }
