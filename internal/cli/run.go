@@ -54,8 +54,9 @@ the work; else this command does.
 Ctrl-C interrupts the run and waits until it has settled; a second one does not
 let it, and a third one does not wait. Without PROMPT the input is read from --input, or from stdin.
 
-The exit code is 0 for success, 1 for an error, 3 if a limit ended the run and
-there is output, 4 if a limit or the policy forbids it, 130 if it was cancelled.`,
+The exit code is 0 for success, 1 for an error, 2 if the command line is wrong,
+3 if a limit ended the run and there is output, 4 if a limit or the policy
+forbids it, 130 if it was cancelled.`,
 		Example: `nestor run "say hello"
 nestor run --provider api --max-turns 5 "list the open questions in docs/"
 nestor run --schema answer.json --json "how many tests are there?"

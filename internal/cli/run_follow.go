@@ -426,9 +426,12 @@ func (f *following) print(run api.Run) error {
 
 // outcomeOf is the error that a run which is no success ends the command with.
 func outcomeOf(run api.Run) error {
-	why := string(run.State)
+	why, code := string(run.State), exitError
 	if e := run.Result.Error; e != nil {
 		why = e.Error()
+		if e.Kind == nestor.Refused {
+			code = exitRefused
+		}
 	}
 	switch run.State {
 	case nestor.Success:
@@ -438,5 +441,5 @@ func outcomeOf(run api.Run) error {
 	case nestor.Cancelled:
 		return &codedError{exitCancelled, fmt.Errorf("run %s: %s", run.ID, why)}
 	}
-	return &codedError{exitError, fmt.Errorf("run %s ended with an error: %s", run.ID, why)}
+	return &codedError{code, fmt.Errorf("run %s ended with an error: %s", run.ID, why)}
 }
