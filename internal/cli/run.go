@@ -184,7 +184,14 @@ func rootTask(cmd *cobra.Command, prompt string, opts runOptions) (nestor.Task, 
 	if err != nil {
 		return nestor.Task{}, daemon.Options{}, err
 	}
-	d, err := daemonOptions(project, cfg)
+	// What the flags say is for this run: others may come while the project is ours.
+	common := cfg
+	if len(changed) > 0 {
+		if common, err = loadConfig(project, os.Environ(), nil); err != nil {
+			return nestor.Task{}, daemon.Options{}, err
+		}
+	}
+	d, err := daemonOptions(project, common)
 	if err != nil {
 		return nestor.Task{}, d, err
 	}
@@ -255,8 +262,8 @@ func taskOf(prompt string, cfg *config, opts runOptions, changed map[string]stri
 		askFor = 0
 	}
 	o := api.TaskOptions{
-		AskFor: askFor,
-		Tools:  cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Hosts: cfg.Hosts, Env: opts.env, Trace: trace, Delegation: cfg.Delegation,
+		Whole: true, AskFor: askFor,
+		Tools: cfg.Tools, PermissionMode: cfg.PermissionMode, Role: cfg.Role, Sandbox: cfg.Sandbox, Hosts: cfg.Hosts, Env: opts.env, Trace: trace, Delegation: cfg.Delegation,
 		Workspace: api.WorkspaceOptions{Kind: cfg.Workspace.Kind, End: cfg.Workspace.End},
 		Resources: api.Resources{Memory: cfg.Resources.Memory, Processes: cfg.Resources.Processes, CPU: cfg.Resources.CPU, Processors: cfg.Resources.Processors},
 	}

@@ -35,15 +35,13 @@ type agents struct {
 	library *agentfile.Library
 	log     *eventlog.Log
 	models  map[string]string // by tier
-	tools   []string          // that the config leaves to tasks which do not say; nil means all
-	mode    string            // likewise
-	role    string            // likewise; empty means none
+	own     defaults          // of tasks that are not whole
 }
 
 // newAgents returns the definitions of a project, for a worker with these options.
 func newAgents(project string, o Agents, w Worker, log *eventlog.Log) *agents {
 	return &agents{
-		opts: o, log: log, models: w.Models, tools: w.Tools, mode: w.Mode, role: w.Role,
+		opts: o, log: log, models: w.Models, own: defaults{tools: w.Tools, mode: w.Mode, role: w.Role},
 		library: agentfile.NewLibrary(agentfile.Options{Project: project, User: o.User, Roles: slices.Sorted(maps.Keys(w.Roles))}),
 	}
 }
@@ -143,8 +141,12 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 		defined.Depth = d.MaxDepth
 	}
 	t.Limits = settleLimits(t.Limits, defined, yields)
+	own := a.own
+	if o.Whole {
+		own = defaults{}
+	}
 	if o.PermissionMode == "" {
-		o.PermissionMode = a.mode
+		o.PermissionMode = own.mode
 	}
 	switch {
 	case d.PermissionMode == "":
@@ -154,7 +156,7 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 		o.PermissionMode = permission.StricterMode(o.PermissionMode, d.PermissionMode)
 	}
 	if o.Tools == nil {
-		o.Tools = a.tools
+		o.Tools = own.tools
 	}
 	o.Tools = permission.MeetTools(o.Tools, d.Tools)
 	var err error
@@ -162,7 +164,7 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 		return err
 	}
 	o.Agent = &api.AgentOptions{Hash: d.Hash, Delegates: d.Delegates}
-	switch o.Role = cmp.Or(o.Role, a.role); o.Role {
+	switch o.Role = cmp.Or(o.Role, own.role); o.Role {
 	case "":
 		o.Role = d.Role
 	case d.Role:

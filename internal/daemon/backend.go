@@ -66,6 +66,9 @@ func (b *backend) Submit(ctx context.Context, s api.Submission) (api.Run, error)
 	if err := b.place(&s.Task, options); err != nil {
 		return api.Run{}, invalid(err)
 	}
+	if !options.Whole {
+		s.Task.Limits = s.Task.Limits.Or(b.opts.Limits)
+	}
 	id, err := b.engine.Submit(ctx, engine.Submission{Task: s.Task, Key: s.Key})
 	if err == nil {
 		err = b.engine.Told(ctx, id) // who asks for its tree next finds it

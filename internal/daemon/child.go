@@ -60,8 +60,9 @@ func (w *worker) childTask(ctx context.Context, parent plan.Run, s api.Spawn) (n
 	if w.copies != nil {
 		s.Dir = w.copies.original(parent.ID, s.Dir)
 	}
+	own := w.policy.of(o)
 	t, err := spawn.Narrow(above, api.TaskOptions{
-		Tools: w.policy.tools, PermissionMode: cmp.Or(w.policy.mode, "acceptEdits"), Role: w.policy.role, Sandbox: string(w.policy.level), Hosts: w.policy.hosts,
+		Tools: own.tools, PermissionMode: cmp.Or(own.mode, "acceptEdits"), Role: own.role, Sandbox: string(own.level), Hosts: own.hosts,
 		Subdir: w.placeOf(above.Dir),
 	}, s)
 	if err != nil {

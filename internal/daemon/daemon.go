@@ -118,7 +118,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	log := eventlog.New(b, eventlog.Options{Archive: h})
 	private := d.opts.Broker == Broker{} // no other process reaches it
 	e, err := engine.New(ctx, b, log, engine.Options{
-		Sole: private, Alone: private, Settled: settled(home, private), Ended: h.Ended, Limits: d.opts.Limits, Lease: d.opts.Lease,
+		Sole: private, Alone: private, Settled: settled(home, private), Ended: h.Ended, Lease: d.opts.Lease,
 	})
 	if err != nil {
 		return err

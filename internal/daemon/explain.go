@@ -30,13 +30,15 @@ func (o Options) Explain(d agentfile.Definition, t nestor.Task) (Explanation, er
 	if err != nil {
 		return Explanation{}, err
 	}
-	a := &agents{opts: o.Agents, models: o.Worker.Models, tools: o.Worker.Tools, mode: o.Worker.Mode, role: o.Worker.Role}
+	a := &agents{opts: o.Agents, models: o.Worker.Models, own: defaults{tools: o.Worker.Tools, mode: o.Worker.Mode, role: o.Worker.Role}}
 	e := Explanation{Task: t, Refused: a.allowed(d)}
 	if err := a.settle(d, &e.Task, &options); err != nil {
 		return e, err
 	}
 	e.Options = options
-	e.Task.Limits = e.Task.Limits.Or(o.Limits)
+	if !options.Whole {
+		e.Task.Limits = e.Task.Limits.Or(o.Limits)
+	}
 	dir := t.Dir
 	if dir == "" {
 		dir = o.Dir
@@ -45,7 +47,7 @@ func (o Options) Explain(d agentfile.Definition, t nestor.Task) (Explanation, er
 	if err != nil {
 		return e, err
 	}
-	p := &policy{roles: roles, role: o.Worker.Role, home: filepath.Join(o.Dir, ".nestor")}
+	p := &policy{roles: roles, own: defaults{role: o.Worker.Role}, home: filepath.Join(o.Dir, ".nestor")}
 	if e.Policy, err = p.bounds(e.Task, options, dir); err != nil {
 		return e, err
 	}

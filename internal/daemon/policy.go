@@ -27,15 +27,10 @@ import (
 // config, names, in a sandbox of the level that it names. Whatever the level, all
 // that a run starts ends with it, and with this process.
 type policy struct {
-	tools    []string
-	mode     string
-	role     string // empty means none
+	own      defaults // of tasks that are not whole
 	roles    permission.Table
 	provider string   // of tasks that name none
 	pass     []string // variables that runs get besides
-	level    sandbox.Level
-	hosts    []string       // that they may reach at level strict; nil means that no list bounds them
-	limits   sandbox.Limits // of what processes use
 	cli      claudecode.Options
 	home     string // of the worker's files, which no run may see
 	copies   string // where the copies are in which runs work; empty if they work in the project
@@ -45,15 +40,36 @@ type policy struct {
 	groups   func() (dir string, err error) // the control group for those of commands, or why there is none
 }
 
+// defaults are what runs may do whose tasks do not say.
+type defaults struct {
+	tools  []string // nil means all
+	mode   string   // empty means acceptEdits
+	role   string   // empty means none
+	level  sandbox.Level
+	hosts  []string       // that they may reach at level strict; nil means that no list bounds them
+	limits sandbox.Limits // of what processes use
+}
+
+// of returns the defaults of a task: none of the config, if it says all itself.
+func (p *policy) of(o api.TaskOptions) defaults {
+	if o.Whole {
+		return defaults{level: sandbox.Off}
+	}
+	return p.own
+}
+
 // newPolicy returns the policy of a worker that keeps its files in home.
 func newPolicy(o Worker, home string) (*policy, error) {
 	roles, err := permission.Roles(o.Roles)
 	if err != nil {
 		return nil, err
 	}
-	p := &policy{roles: roles, provider: o.Provider, pass: o.Pass, limits: o.Limits, hosts: o.Hosts, tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off, cli: o.SDK, home: home, log: o.Log}
+	p := &policy{
+		own:   defaults{limits: o.Limits, hosts: o.Hosts, tools: o.Tools, mode: o.Mode, role: o.Role, level: sandbox.Off},
+		roles: roles, provider: o.Provider, pass: o.Pass, cli: o.SDK, home: home, log: o.Log,
+	}
 	if o.Sandbox != "" {
-		if p.level, err = sandbox.ParseLevel(o.Sandbox); err != nil {
+		if p.own.level, err = sandbox.ParseLevel(o.Sandbox); err != nil {
 			return nil, err
 		}
 	}
@@ -71,7 +87,8 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 	if err != nil {
 		return runner.Rights{}, err
 	}
-	r := runner.Rights{Tools: p.tools, Mode: p.mode}
+	own := p.of(o)
+	r := runner.Rights{Tools: own.tools, Mode: own.mode}
 	provider := cmp.Or(run.Task.Provider, p.provider)
 	if o.Tools != nil {
 		r.Tools = o.Tools
@@ -153,7 +170,7 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 
 // limitsOf returns what a run's processes may use.
 func (p *policy) limitsOf(o api.TaskOptions) sandbox.Limits {
-	l := p.limits
+	l := p.of(o).limits
 	l.Memory, l.Processes, l.CPU = cmp.Or(o.Resources.Memory, l.Memory), cmp.Or(o.Resources.Processes, l.Processes), cmp.Or(o.Resources.CPU, l.CPU)
 	l.Processors = cmp.Or(o.Resources.Processors, l.Processors)
 	return l
@@ -176,7 +193,7 @@ func linesOf(name string) []string {
 // bounds returns the policy of the role that a task, or else the config, names,
 // within those of the runs above it; nil if none is named.
 func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permission.Policy, error) {
-	name := p.role
+	name := p.of(o).role
 	if o.Role != "" {
 		name = o.Role
 	}

@@ -76,6 +76,9 @@ func takeOver(t *nestor.Task, o *api.TaskOptions, old resumable, given func(stri
 			take()
 		}
 	}
+	if old.known {
+		o.Whole = o.Whole && old.Options.Whole
+	}
 	t.Limits = settleLimits(t.Limits, old.Task.Limits, func(key string) bool { return !given(key) })
 	o.Above, o.Inputs, o.FocusFile, o.Yields = old.Options.Above, old.Options.Inputs, old.Options.FocusFile, nil
 }

@@ -110,7 +110,7 @@ func TestRoleOfADefinition(t *testing.T) {
 		{"", "", "", "", ""},
 	} {
 		o := api.TaskOptions{Role: test.own}
-		a := &agents{role: test.config}
+		a := &agents{own: defaults{role: test.config}}
 		if err := a.settle(agentfile.Definition{Role: test.defined}, &nestor.Task{}, &o); err != nil || o.Role != test.role || o.Agent.Role != test.besides {
 			t.Errorf("%+v: %q besides %q, %v", test, o.Agent.Role, o.Role, err)
 		}
@@ -122,8 +122,8 @@ func TestRoleOfADefinition(t *testing.T) {
 func TestChildrenHaveNoMoreThanTheDefinitionAbove(t *testing.T) {
 	dir := t.TempDir()
 	for _, config := range []string{"", "implementer"} {
-		a := &agents{role: config}
-		p := &policy{role: config, home: filepath.Join(dir, ".nestor")}
+		a := &agents{own: defaults{role: config}}
+		p := &policy{own: defaults{role: config}, home: filepath.Join(dir, ".nestor")}
 		settled := func(task nestor.Task, d agentfile.Definition) (nestor.Task, api.TaskOptions) {
 			t.Helper()
 			o, err := api.ParseTaskOptions(task.Data)
@@ -190,7 +190,7 @@ func TestModelGoesWithItsProvider(t *testing.T) {
 
 // What the config leaves to tasks that do not say bounds a definition too.
 func TestConfigBoundsDefinitions(t *testing.T) {
-	a := &agents{tools: []string{"Read", "Bash"}, mode: "plan"}
+	a := &agents{own: defaults{tools: []string{"Read", "Bash"}, mode: "plan"}}
 	o := api.TaskOptions{}
 	err := a.settle(agentfile.Definition{Tools: []string{"Bash(git *)", "Write"}, PermissionMode: "acceptEdits"}, &nestor.Task{}, &o)
 	if err != nil || !slices.Equal(o.Tools, []string{"Bash(git *)"}) || o.PermissionMode != "plan" {

@@ -63,9 +63,6 @@ type Options struct {
 	// this broker: if nothing was written since, nothing is looked for that may have
 	// been left undone. Empty means that nothing is known.
 	Settled string
-	// Limits are those of roots that set none; zero means
-	// nestor.DefaultLimits.
-	Limits nestor.Limits
 }
 
 // Engine submits tasks and works on them. Its methods may be called from any
@@ -124,7 +121,6 @@ func New(ctx context.Context, b *broker.Broker, log Log, opts Options) (*Engine,
 	if opts.Lease == 0 {
 		opts.Lease = 10 * time.Second
 	}
-	opts.Limits = opts.Limits.Or(nestor.DefaultLimits())
 	e := &Engine{
 		b: b, js: b.JetStream(), log: log, opts: opts, known: map[nestor.ID]*entry{}, ending: map[nestor.ID]*entry{}, ends: map[nestor.ID][]*gift{}, ended: make(chan nestor.ID, maxOver), repaired: make(chan struct{}),
 		vacant: make(chan vacancy), working: map[nestor.ID]*Execution{}, ahead: ahead{runs: map[nestor.ID]*falling{}, changed: map[nestor.ID]*falling{}, more: make(chan struct{}, 1), sent: make(chan struct{})},
@@ -207,7 +203,7 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (nestor.ID, error) {
 			return "", fmt.Errorf("task of agent %q: after %s: %w", s.Task.Agent, after, err)
 		}
 	}
-	s.Task.Limits = s.Task.Limits.Or(e.opts.Limits)
+	s.Task.Limits = s.Task.Limits.Or(nestor.DefaultLimits())
 	if err := e.root(ctx, plan.Submit{ID: id, Key: s.Key, Task: s.Task}); err != nil {
 		return "", fmt.Errorf("submitting a task of agent %q: %w", s.Task.Agent, err)
 	}

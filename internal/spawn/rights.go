@@ -49,6 +49,7 @@ func Narrow(parent nestor.Task, defaults api.TaskOptions, s api.Spawn) (nestor.T
 		return t, err
 	}
 	o := api.TaskOptions{
+		Whole: has.Whole,
 		Tools: permission.MeetTools(has.Tools, s.Tools), Role: or(s.Role, has.Role), Delegation: has.Delegation, Trace: has.Trace, AskFor: has.AskFor, Resources: has.Resources,
 		PermissionMode: permission.StricterMode(has.PermissionMode, s.PermissionMode), Sandbox: stricter(has.Sandbox, s.Sandbox),
 		Above: has.Above, Hosts: permission.MeetHosts(has.Hosts, s.Hosts),
