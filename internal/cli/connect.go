@@ -46,7 +46,27 @@ func newDialer(dir string, works bool) (dialer, error) {
 		return nil, err
 	}
 	o.Idle, o.Lone = !works, true
+	if !works && !hasNestor(project) && o.Broker.URL == "" {
+		return func(ctx context.Context) (*link, error) { return dialNothing(ctx, o) }, nil
+	}
 	return func(ctx context.Context) (*link, error) { return dial(ctx, o) }, nil
+}
+
+// dialNothing reaches a project in which nothing was ever run, for who only looks: it
+// answers as an empty one does, and is gone when the link is closed. A folder .nestor
+// that somebody has left by looking would be the project of all folders below it.
+func dialNothing(ctx context.Context, o daemon.Options) (*link, error) {
+	var err error
+	if o.Dir, err = os.MkdirTemp("", "nestor-"); err != nil {
+		return nil, err
+	}
+	l, err := dial(ctx, o)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(o.Dir))
+	}
+	end := l.close
+	l.close = func() error { return errors.Join(end(), os.RemoveAll(o.Dir)) }
+	return l, nil
 }
 
 // link is a way to a project's daemon.
@@ -109,8 +129,10 @@ func reach(ctx context.Context, o daemon.Options) (*link, error) {
 
 // become makes this process the project's daemon.
 func become(ctx context.Context, o daemon.Options) (*link, error) {
-	if err := claim(o.Dir, os.Environ()); err != nil {
-		return nil, err
+	if !o.Idle || hasNestor(o.Dir) {
+		if err := claim(o.Dir, os.Environ()); err != nil {
+			return nil, err
+		}
 	}
 	d := daemon.New(o)
 	running, end := context.WithCancel(context.WithoutCancel(ctx))
