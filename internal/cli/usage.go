@@ -64,9 +64,22 @@ func flagError(cmd *cobra.Command, err error) error {
 		return misuse(cmd, "--%s needs a value", e.GetFlag().Name)
 	}
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return misuse(cmd, "--%s takes a value of type %s, got %q", e.GetFlag().Name, e.GetFlag().Value.Type(), e.GetValue())
+		return misuse(cmd, "--%s is %.60q: want %s", e.GetFlag().Name, e.GetValue(), wanted(e.GetFlag().Value.Type()))
 	}
 	return misuse(cmd, "%v", err)
+}
+
+// wanted says what a flag takes whose value pflag gives that type.
+func wanted(typ string) string {
+	switch typ {
+	case "bool":
+		return "true or false"
+	case "int":
+		return "a whole number"
+	case "uint64":
+		return "a whole number, 0 or more"
+	}
+	return "a value of type " + typ
 }
 
 // noArgs is the Args of commands that take flags alone.
