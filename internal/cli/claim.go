@@ -64,7 +64,7 @@ func readID(name string) (string, error) {
 // acquaint gives a project's folder an id, unless it has one, and takes note of it.
 func acquaint(home, known string) error {
 	if err := os.MkdirAll(home, 0o700); err != nil {
-		return err
+		return fmt.Errorf("making the project's folder: %w; change to a folder where you can make one", err)
 	}
 	for { // until it is the same in both: another one may have taken note of one that was replaced
 		id, err := identify(filepath.Join(home, "id"))
