@@ -87,10 +87,25 @@ func invalid(err error) error {
 // Run returns a run, with what its agent was seen to do last.
 func (b *backend) Run(ctx context.Context, id nestor.ID) (api.Run, error) {
 	run, err := b.stands(ctx, id)
-	if err == nil && (run.State == nestor.Running || run.State == nestor.Starting) {
+	if err == nil && !b.deserted() && (run.State == nestor.Running || run.State == nestor.Starting) {
 		run.Doing += b.activity(ctx, run)
 	}
 	return run, err
+}
+
+// deserted tells whether nobody works in the project: it is owned by a command that
+// only answers.
+func (b *backend) deserted() bool { return b.opts.Idle && b.opts.Broker == Broker{} }
+
+// doing says in one line what a run does or waits for.
+func (b *backend) doing(r plan.Run) string {
+	switch {
+	case r.State.Ended() || !b.deserted():
+		return doingOf(r, time.Now())
+	case r.State == nestor.Starting || r.State == nestor.Running:
+		return "was interrupted: it goes on when the next command of the project runs agents, such as 'nestor serve'"
+	}
+	return doingOf(r, time.Now()) + "; nobody works in the project now"
 }
 
 // stands returns a run as it stands. One that its parent has told of in this moment is
@@ -122,7 +137,7 @@ func (b *backend) look(ctx context.Context, id nestor.ID) (api.Run, error) {
 	if err != nil {
 		return api.Run{}, err
 	}
-	return runOf(r, doingOf(r, time.Now())), nil
+	return runOf(r, b.doing(r)), nil
 }
 
 // past returns a run that is in the history alone.
@@ -281,7 +296,7 @@ func (b *backend) update(ctx context.Context, run *api.Run) {
 	}
 	run.CostUSD, run.BelowUSD = r.Spent, r.Below
 	if run.State != r.State {
-		run.State, run.Wait, run.Doing = r.State, r.Wait, doingOf(r, time.Now())
+		run.State, run.Wait, run.Doing = r.State, r.Wait, b.doing(r)
 	}
 	run.Provider, run.Input = r.Task.Provider, cmp.Or(run.Input, strings.ToValidUTF8(r.Task.Input[:min(len(r.Task.Input), listedInput)], ""))
 }
@@ -315,7 +330,7 @@ func (b *backend) Tree(ctx context.Context, id nestor.ID) ([]api.Run, error) {
 		if one.ID == id || below[one.Parent] {
 			below[one.ID] = true
 			if live, err := b.engine.Get(ctx, one.ID); err == nil {
-				one = runOf(live, doingOf(live, time.Now()))
+				one = runOf(live, b.doing(live))
 				one.Result = nil
 			}
 			tree = append(tree, one)
