@@ -428,7 +428,7 @@ func (f *following) print(run api.Run) error {
 func outcomeOf(run api.Run) error {
 	why, code := string(run.State), exitError
 	if e := run.Result.Error; e != nil {
-		why = e.Error()
+		why = e.Error() + moreWith(e.Kind)
 		if e.Kind == nestor.Refused {
 			code = exitRefused
 		}
@@ -442,4 +442,20 @@ func outcomeOf(run api.Run) error {
 		return &codedError{exitCancelled, fmt.Errorf("run %s: %s", run.ID, why)}
 	}
 	return &codedError{code, fmt.Errorf("run %s ended with an error: %s", run.ID, why)}
+}
+
+// moreWith says which flag sets the limit that a failure of that kind tells of; nothing
+// of another kind.
+func moreWith(kind nestor.Kind) string {
+	switch kind {
+	case nestor.Turns:
+		return "; more with --max-turns"
+	case nestor.Budget:
+		return "; more with --max-budget-usd"
+	case nestor.Timeout:
+		return "; more with --timeout"
+	case nestor.Silence:
+		return "; more with --silence"
+	}
+	return ""
 }

@@ -149,8 +149,13 @@ func (in Start) decide(d *decision) error {
 	return nil
 }
 
+// late is the cause of what its deadline ends: its own, or that of a run above it.
 func (d *decision) late() nestor.Cause {
-	return nestor.Cause{Kind: nestor.Timeout, By: "deadline", Run: d.ID, Reason: "at " + d.Deadline.Format(time.RFC3339)}
+	why := "at " + d.Deadline.Format(time.RFC3339)
+	if timeout := d.Task.Limits.Timeout; d.Deadline.Equal(d.Started.Add(timeout)) {
+		why = fmt.Sprintf("after %v, %s", timeout, why)
+	}
+	return nestor.Cause{Kind: nestor.Timeout, By: "deadline", Run: d.ID, Reason: why}
 }
 
 // Release gives the current attempt back: its worker ends, and the message will
