@@ -348,12 +348,15 @@ func resumeFrom(ctx context.Context, client *api.Client, t *nestor.Task, id nest
 	default:
 		return fmt.Errorf("run %s is one of agent %s, and goes on with it: leave --agent out; or begin anew with --agent %s, without --resume", id, run.Agent, t.Agent)
 	}
-	if run.Provider != "" {
-		t.Provider = run.Provider
-	}
 	o, err := api.ParseTaskOptions(t.Data)
 	if err != nil {
 		return err
+	}
+	if run.Provider != "" && run.Provider != t.Provider {
+		if slices.Contains(o.Given, "provider") {
+			return fmt.Errorf("run %s is one of provider %s, which has its conversation: leave --provider out; or begin anew with --provider %s, without --resume", id, run.Provider, t.Provider)
+		}
+		t.Provider = run.Provider
 	}
 	if run.Dir != "" {
 		t.Dir = run.Dir // where the provider keeps it
