@@ -108,7 +108,7 @@ var configKeys = sync.OnceValue(func() []configKey {
 
 		{name: "limits.max_turns", doc: "turns of a run", flag: "max-turns",
 			in: func(c *config) setting { return countSetting{&c.Limits.Turns, 1} }},
-		{name: "limits.timeout", doc: "time of a run from its start, all attempts together", flag: "timeout",
+		{name: "limits.timeout", doc: "time of a run from its start, all attempts together, without waits for a usage limit", flag: "timeout",
 			in: func(c *config) setting { return spanSetting{&c.Limits.Timeout, 1} }},
 		{name: "limits.max_budget_usd", doc: "money of a run and all below it; 0 means no limit", flag: "max-budget-usd",
 			in: func(c *config) setting { return amountSetting{&c.Limits.BudgetUSD} }},
