@@ -155,16 +155,38 @@ func (a *cliAgent) start(ctx context.Context, t *turn) (*claude.Session, error) 
 	return s, nil
 }
 
-// converse has m answered by s.
+// settleTime is how long a CLI that is interrupted may take to say what came of the
+// turn.
+const settleTime = 5 * time.Second
+
+// converse has m answered by s. If ctx ends first, the turn is interrupted, and its
+// result, which has what it cost, is passed on too.
 func (a *cliAgent) converse(ctx context.Context, t *turn, s *claude.Session, m agent.Message) (failure error) {
-	for msg, err := range s.Ask(ctx, claude.UserMessage{Text: m.Content}, claude.Settled) {
+	asking, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	result := make(chan struct{}) // closed when there is one
+	over := make(chan struct{})   // closed when nothing is interrupted any more
+	unbind := context.AfterFunc(ctx, func() {
+		defer close(over)
+		interrupt(asking, s, result)
+		stop(context.Cause(ctx))
+	})
+	for msg, err := range s.Ask(asking, claude.UserMessage{Text: m.Content}, claude.Settled) {
 		if err != nil {
 			failure = err
 			break
 		}
+		before := t.answered
 		if !a.pass(t, s, msg) {
 			break
 		}
+		if t.answered && !before {
+			close(result)
+		}
+	}
+	stop(nil)
+	if !unbind() {
+		<-over
 	}
 	switch {
 	case failure != nil || t.left:
@@ -181,6 +203,30 @@ func (a *cliAgent) converse(ctx context.Context, t *turn, s *claude.Session, m a
 		return errors.Join(failure, a.late(ctx, t, s))
 	}
 	return failure
+}
+
+// interrupt has s stop its turn, unless that has its result, and waits for this one. A CLI
+// that does not give it is ended.
+func interrupt(asking context.Context, s *claude.Session, result <-chan struct{}) {
+	select {
+	case <-result:
+		return
+	case <-asking.Done():
+		return
+	default:
+	}
+	settling, stop := context.WithTimeout(asking, settleTime)
+	defer stop()
+	if _, err := s.Interrupt(settling); err == nil {
+		select {
+		case <-result:
+			return
+		case <-settling.Done():
+		}
+	}
+	if asking.Err() == nil {
+		s.Close() // which ends the iteration
+	}
 }
 
 // alive tells whether a CLI whose turn was stopped still answers.

@@ -109,12 +109,19 @@ func TestCancelKeepsTheCause(t *testing.T) {
 		ctx, stop := context.WithCancelCause(bounded(t))
 		defer stop(nil)
 		var last error
-		for _, err := range a.Handle(ctx, agent.NewMessage("tester", "work")) {
+		results := 0
+		for m, err := range a.Handle(ctx, agent.NewMessage("tester", "work")) {
 			stop(reason)
 			last = err
+			if m.Metadata["sdk_type"] == "result" && m.Metadata["interrupted"] == true {
+				results++
+			}
 		}
 		if last != reason {
 			t.Errorf("%s: it ended with %v", mode, last)
+		}
+		if results != 1 {
+			t.Errorf("%s: what it was until then was told %d times", mode, results)
 		}
 		if got := answer(t, a, "still there?"); got != "still there?" {
 			t.Errorf("%s: afterwards it answers %q", mode, got)

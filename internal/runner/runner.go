@@ -302,6 +302,8 @@ func (r *Runner) hear(ctx, work context.Context, a agent.Agent, m agent.Message,
 			<-done
 		}()
 	}
+	hearing, end := r.beyond(ctx)
+	defer end()
 	for m, err := range a.Handle(work, m) {
 		if err != nil {
 			if errors.Is(context.Cause(work), errSilent) {
@@ -310,11 +312,37 @@ func (r *Runner) hear(ctx, work context.Context, a agent.Agent, m agent.Message,
 			return err
 		}
 		alive.sign()
-		if err := c.hear(ctx, m); err != nil {
+		if err := c.hear(hearing, m); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// beyond returns a context that outlives ctx by the time that an agent has to stop, if a
+// decision about the run ends it: what it says of the turn that was stopped, such as what
+// that cost, is heard. The caller calls end.
+func (r *Runner) beyond(ctx context.Context) (longer context.Context, end func()) {
+	longer, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	over := make(chan struct{})
+	unbind := context.AfterFunc(ctx, func() {
+		defer close(over)
+		if _, decided := errors.AsType[*nestor.Cause](context.Cause(ctx)); decided {
+			late := time.NewTimer(r.opts.Grace)
+			defer late.Stop()
+			select {
+			case <-late.C:
+			case <-longer.Done():
+			}
+		}
+		stop(context.Cause(ctx))
+	})
+	return longer, func() {
+		stop(nil)
+		if !unbind() {
+			<-over
+		}
+	}
 }
 
 // shutdown ends an agent, also one that does not listen.

@@ -99,9 +99,12 @@ func (r *records) write(content string) {
 	}
 }
 
-func (r *records) Append(_ context.Context, events ...nestor.Event) error {
+func (r *records) Append(ctx context.Context, events ...nestor.Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if r.fail != nil {
 		return r.fail
 	}
@@ -279,6 +282,9 @@ rules:
 		r := <-done
 		if r.Status != nestor.Partial || r.Error.Kind != nestor.Timeout || r.Output != "I begin." {
 			t.Errorf("it is %s, %q, %+v", r.Status, r.Output, r.Error)
+		}
+		if r.CostUSD == 0 || r.Usage.Output == 0 || r.Turns == 0 || log.spent != r.CostUSD {
+			t.Errorf("what the answer cost is not told: %+v; noted %v", r, log.spent)
 		}
 	})
 }
