@@ -65,7 +65,7 @@ func (a *apiAgent) handle(ctx context.Context, t *turn, m agent.Message) error {
 		return &agent.Error{Provider: Type, Err: errors.New("the message has no content")}
 	}
 	if !a.set.reachable {
-		return &agent.Error{Provider: Type, Kind: agent.ErrAuth, Err: errors.New("there is no API key: give api_key, auth_token or base_url in the credentials, or to the provider")}
+		return &agent.Error{Provider: Type, Kind: agent.ErrAuth, Err: errNoKey}
 	}
 	if limit := a.set.Limits.Timeout; limit > 0 {
 		var stop context.CancelFunc

@@ -16,6 +16,11 @@ import (
 	"github.com/dfaf701a/nestor/claude"
 )
 
+// errNoKey says that requests could be in nobody's name, to whoever has to give one: who
+// types a command, or who writes a program.
+var errNoKey = errors.New("there is no API key: set ANTHROPIC_API_KEY or providers.api.api_key_file; " +
+	"a program gives api_key, auth_token or base_url in the credentials, or to the provider")
+
 // failure is a request that failed.
 type failure struct {
 	status  int    // HTTP; zero if there was no answer

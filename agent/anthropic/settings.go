@@ -68,7 +68,7 @@ func (p *Provider) settingsOf(c agent.Config) (*settings, error) {
 		}
 	}
 	if !slices.Contains(permissionModes, s.mode) {
-		fail("there is no permission mode %q; there are: default, acceptEdits, bypassPermissions, plan, dontAsk", s.mode)
+		fail("provider api has no permission mode %q; it has default, acceptEdits, bypassPermissions, plan, dontAsk", s.mode)
 	}
 	if c.Resume != "" && !sessionName(c.Resume) {
 		fail("%q is no session to resume: its name has letters, digits, - and _", c.Resume)
@@ -93,7 +93,7 @@ func (p *Provider) settingsOf(c agent.Config) (*settings, error) {
 	if c.Limits.MaxBudgetUSD > 0 {
 		for _, model := range []string{s.model, s.fallback} {
 			if _, known := p.prices.find(model); !known && model != "" {
-				fail("there is a budget of $%v, but the price of model %q is not known: give it in Options.Prices, or set no budget", c.Limits.MaxBudgetUSD, model)
+				fail("there is a budget of $%v, but the price of model %q is not known: name a model that has one, or set no budget; a program can give it in Options.Prices", c.Limits.MaxBudgetUSD, model)
 			}
 		}
 	}

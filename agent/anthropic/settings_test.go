@@ -17,17 +17,17 @@ import (
 // What is wrong with a configuration is said when the agent is made.
 func TestBadConfig(t *testing.T) {
 	for want, c := range map[string]agent.Config{
-		`there is no mode "often"; there are: query, client`:                    {Credentials: map[string]string{"mode": "often"}},
-		`the credential "partial" is "some": it is true or false`:               {Credentials: map[string]string{"partial": "some"}},
-		`there is no permission mode "auto"; there are: default`:                {PermissionMode: "auto"},
-		`"Bash(git" is no rule about tools`:                                     {AllowedTools: []string{"Bash(git"}},
-		`a limit is negative: zero means none`:                                  {Limits: agent.Limits{MaxTurns: -1}},
-		`the price of model "mystery" is not known: give it in Options.Prices`:  {Model: "mystery", Limits: agent.Limits{MaxBudgetUSD: 1}},
-		`the price of model "mystery2" is not known: give it in Options.Prices`: {Credentials: map[string]string{"fallback_model": "mystery2"}, Limits: agent.Limits{MaxBudgetUSD: 1}},
-		`the schema of the result: its type is not "object"`:                    {Schema: json.RawMessage(`{"type":"integer"}`)},
-		`the schema of the result: `:                                            {Schema: json.RawMessage(`{"type":`)},
-		`"../x" is no session to resume`:                                        {Resume: "../x"},
-		`needs a Func`:                                                          {Hooks: claude.Hooks{Stop: []claude.Hook[claude.StopInput, claude.ContextOutput]{{}}}},
+		`there is no mode "often"; there are: query, client`:                                      {Credentials: map[string]string{"mode": "often"}},
+		`the credential "partial" is "some": it is true or false`:                                 {Credentials: map[string]string{"partial": "some"}},
+		`provider api has no permission mode "auto"; it has default`:                              {PermissionMode: "auto"},
+		`"Bash(git" is no rule about tools`:                                                       {AllowedTools: []string{"Bash(git"}},
+		`a limit is negative: zero means none`:                                                    {Limits: agent.Limits{MaxTurns: -1}},
+		`the price of model "mystery" is not known: name a model that has one, or set no budget`:  {Model: "mystery", Limits: agent.Limits{MaxBudgetUSD: 1}},
+		`the price of model "mystery2" is not known: name a model that has one, or set no budget`: {Credentials: map[string]string{"fallback_model": "mystery2"}, Limits: agent.Limits{MaxBudgetUSD: 1}},
+		`the schema of the result: its type is not "object"`:                                      {Schema: json.RawMessage(`{"type":"integer"}`)},
+		`the schema of the result: `:                                                              {Schema: json.RawMessage(`{"type":`)},
+		`"../x" is no session to resume`:                                                          {Resume: "../x"},
+		`needs a Func`:                                                                            {Hooks: claude.Hooks{Stop: []claude.Hook[claude.StopInput, claude.ContextOutput]{{}}}},
 	} {
 		_, err := New(Options{}).Create(t.Context(), c)
 		if e, ok := err.(*agent.Error); !ok || e.Provider != "api" || !strings.Contains(err.Error(), want) {
