@@ -24,6 +24,8 @@ import (
 const (
 	checkTimeout = 5 * time.Second // when a check of the doctor is asked to end
 	checkGrace   = 2 * time.Second // what it then has to clean up
+
+	sdkPathKey = "providers.sdk.path"
 )
 
 func newDoctor() *cobra.Command {
@@ -188,7 +190,7 @@ func checkPlatform(context.Context) finding {
 
 func checkClaude(ctx context.Context) finding {
 	const without = "; without it the provider sdk does not work"
-	path, err := claude.Find()
+	path, from, err := cliPath()
 	if e, isNotFound := errors.AsType[*claude.NotFoundError](err); isNotFound {
 		return warning("npm install -g @anthropic-ai/claude-code, or set "+claude.PathVariable+" to its path"+without,
 			"not found: %s", places(e.Tried))
@@ -197,6 +199,9 @@ func checkClaude(ctx context.Context) finding {
 		return failure("", "%v", err)
 	}
 	version, err := claude.Version(ctx, path)
+	if err != nil && from != "" {
+		return failure("set "+sdkPathKey+" ("+from+") to the path of the Claude CLI, or leave it out: then it is looked for"+without, "%v", err)
+	}
 	if err != nil {
 		return failure("run '"+path+" --version' to see what is wrong, or install it anew"+without, "%v", err)
 	}
@@ -204,6 +209,19 @@ func checkClaude(ctx context.Context) finding {
 		return failure("run '"+path+" update'"+without, "%s at %s is older than %s", version, path, claude.MinVersion)
 	}
 	return ok("%s at %s", version, path)
+}
+
+// cliPath returns the Claude CLI that runs of the project get, and where the config
+// names it; empty if it is found. A config that cannot be read names none: another check
+// tells.
+func cliPath() (path, from string, err error) {
+	if project, err := projectDir(""); err == nil {
+		if cfg, err := loadConfig(project, os.Environ(), nil); err == nil && cfg.SDK.Path != "" {
+			return cfg.SDK.Path, cfg.origin(sdkPathKey), nil
+		}
+	}
+	path, err = claude.Find()
+	return path, "", err
 }
 
 // places says where the CLI is not, and why not where one place alone was named.
