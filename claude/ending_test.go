@@ -280,8 +280,19 @@ func TestStartFails(t *testing.T) {
 	t.Run("no such program", func(t *testing.T) {
 		t.Parallel()
 		_, err := claude.Start(bounded(t), claude.Options{Path: filepath.Join(t.TempDir(), "claude")})
-		if _, ok := errors.AsType[*claude.NotFoundError](err); !ok {
+		if e, ok := errors.AsType[*claude.NotFoundError](err); !ok || !e.Given || strings.Contains(err.Error(), claude.PathVariable) {
 			t.Errorf("item 1: got %v", err)
+		}
+	})
+	t.Run("another program", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(t.TempDir(), "claude")
+		if err := os.WriteFile(path, []byte("#!/bin/sh\necho junk\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		_, err := claude.Start(bounded(t), claude.Options{Path: path})
+		if _, ok := errors.AsType[*claude.ConnectionError](err); !ok || !strings.Contains(err.Error(), "starting "+path+": it ended with exit code 0 before it was ready") {
+			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("not a program", func(t *testing.T) {

@@ -22,9 +22,10 @@ const MinVersion = "2.0.0"
 // looks anywhere else.
 const PathVariable = "CLAUDE_CLI"
 
-// NotFoundError says where Find looked for the CLI and why each place failed.
+// NotFoundError says where the CLI was looked for and why each place failed.
 type NotFoundError struct {
 	Tried []Place
+	Given bool // it was not looked for: Options.Path says where it is
 }
 
 // Place is one place where Find looked.
@@ -40,6 +41,9 @@ func (e *NotFoundError) text(goos string) string {
 	b.WriteString("Claude Code not found")
 	for _, p := range e.Tried {
 		fmt.Fprintf(&b, "\n  %s: %v", p.Path, p.Err)
+	}
+	if e.Given {
+		return b.String() + "\nthe path was given, so it was not looked for elsewhere"
 	}
 	install := "npm install -g @anthropic-ai/claude-code"
 	if goos == "windows" {

@@ -109,6 +109,9 @@ func open(ctx context.Context, opts Options) (*Session, error) {
 	proc, err := opts.start(ctx, Command{Path: path, Args: l.args, Dir: l.dir, Env: l.env, User: opts.User})
 	if err != nil {
 		cleanup()
+		if e, ok := errors.AsType[*NotFoundError](err); ok {
+			e.Given = opts.Path != ""
+		}
 		return nil, err
 	}
 	s := &Session{
@@ -241,6 +244,9 @@ func (s *Session) initialize(ctx context.Context) error {
 		if errors.Is(err, late) {
 			return &ConnectionError{Op: "starting claude code", Stderr: s.stderrText(), Err: fmt.Errorf("%w; last seen: %s", late, s.lastSeen())}
 		}
+		if errors.Is(err, ErrClosed) { // nobody else has the session yet
+			return &ConnectionError{Op: "starting " + s.program(), Stderr: s.stderrText(), Err: errors.New("it ended with exit code 0 before it was ready; '--version' tells whether it is Claude Code")}
+		}
 		return err
 	}
 	info, err := decodeInitialize(payload)
@@ -258,6 +264,14 @@ func (s *Session) initialize(ctx context.Context) error {
 		s.opts.Log.Warn("the claude cli is too old", "version", v, "minimum", MinVersion, "path", s.path)
 	}
 	return s.checkHooks(info)
+}
+
+// program is what was started, for errors.
+func (s *Session) program() string {
+	if s.path == "" {
+		return "claude code"
+	}
+	return s.path
 }
 
 // checkHooks refuses a CLI that would not block what a hook must block.
