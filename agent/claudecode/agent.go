@@ -19,6 +19,7 @@ const aliveTime = 2 * time.Second
 type cliAgent struct {
 	name    string
 	opts    claude.Options                                                          // without own
+	pathKey string                                                                  // where the path is said; may be empty
 	own     []string                                                                // K=V, for what the CLI starts
 	warm    func(context.Context, claude.Options, ...string) (*claude.Warmed, bool) // nil if there is none
 	expect  func(claude.Options)                                                    // likewise
@@ -142,7 +143,7 @@ func (a *cliAgent) start(ctx context.Context, t *turn) (*claude.Session, error) 
 		if noConversation(err) {
 			a.remember("") // or the agent could never work again
 		}
-		return nil, err
+		return nil, naming(err, opts.Path, a.pathKey)
 	}
 	if !unbind() {
 		s.Close()

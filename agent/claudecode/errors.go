@@ -42,7 +42,7 @@ func errorOf(ctx context.Context, err error, last claude.AssistantError) error {
 	}
 	e := &agent.Error{Provider: Type, Err: err}
 	if _, missing := errors.AsType[*claude.NotFoundError](err); missing {
-		e.Kind = agent.ErrAuth
+		e.Kind = agent.ErrMissing
 		return e
 	}
 	if process, ok := errors.AsType[*claude.ProcessError](err); ok && !neverRan(process) {
@@ -61,6 +61,18 @@ func errorOf(ctx context.Context, err error, last claude.AssistantError) error {
 		e.Kind = agent.ErrNoSession
 	}
 	return e
+}
+
+// naming adds to why a CLI did not start which one it was, if somebody named it; by
+// says where, and may be empty.
+func naming(err error, path, by string) error {
+	_, missing := errors.AsType[*claude.NotFoundError](err)
+	_, connection := errors.AsType[*claude.ConnectionError](err)
+	process, ended := errors.AsType[*claude.ProcessError](err)
+	if path == "" || by == "" || !missing && !connection && (!ended || process.Result != nil) {
+		return err
+	}
+	return fmt.Errorf("%w; the CLI is %s, as %s says (without that, one is looked for)", err, path, by)
 }
 
 // lost tells whether an error means that there is no CLI any more: it is none

@@ -92,7 +92,17 @@ func TestErrorsOfProcesses(t *testing.T) {
 	t.Run("not found", func(t *testing.T) {
 		t.Setenv(claude.PathVariable, filepath.Join(t.TempDir(), "nothing"))
 		_, err := say(t, bounded(t), create(t, New(Options{}), agent.Config{}), "hi")
-		checkError(t, err, agent.ErrAuth, 0, "not found")
+		checkError(t, err, agent.ErrAuth, 0, "sdk: not installed: Claude Code not found")
+	})
+	t.Run("not where it is said to be", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "nothing")
+		_, err := say(t, bounded(t), create(t, New(Options{Path: path, PathKey: "the.key"}), agent.Config{}), "hi")
+		checkError(t, err, agent.ErrAuth, 0, "the CLI is "+path+", as the.key says")
+	})
+	t.Run("a folder", func(t *testing.T) {
+		path := t.TempDir()
+		_, err := say(t, bounded(t), create(t, New(Options{Path: path, PathKey: "the.key"}), agent.Config{}), "hi")
+		checkError(t, err, nil, 0, "the CLI is "+path+", as the.key says")
 	})
 	t.Run("connection", func(t *testing.T) {
 		p := fake("busy")
@@ -101,7 +111,7 @@ func TestErrorsOfProcesses(t *testing.T) {
 	})
 	t.Run("process", func(t *testing.T) {
 		messages, err := say(t, bounded(t), create(t, fake("mortal"), agent.Config{}), "die")
-		checkError(t, err, agent.ErrAPI, 7, "aargh")
+		checkError(t, err, agent.ErrAPI, 7, "sdk: claude code ended with exit code 7; its stderr: aargh")
 		if len(of(messages, "init")) != 1 {
 			t.Errorf("it was started more than once, or said nothing: %v", types(messages))
 		}

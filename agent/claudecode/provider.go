@@ -21,6 +21,7 @@ const Type = "sdk"
 // Options say how a Provider starts the CLI. The zero value works.
 type Options struct {
 	Path       string   // the CLI; empty means that claude.Find looks for it
+	PathKey    string   // where Path is said, for errors, such as "sdk.path" of a config; empty tells nothing
 	Env        []string // K=V, for every agent's CLI; what Config.Env says wins
 	ReplaceEnv bool     // they inherit nothing, whatever Config.BaseEnv says
 
@@ -60,7 +61,7 @@ func (p *Provider) Create(_ context.Context, c agent.Config) (agent.Agent, error
 		return nil, &agent.Error{Provider: Type, Err: err}
 	}
 	return &cliAgent{
-		name: c.Name, opts: opts, own: c.Own, warm: p.opts.Warm, expect: p.opts.Expect, spawner: c.Spawner, conversation: c.Resume,
+		name: c.Name, opts: opts, pathKey: p.opts.PathKey, own: c.Own, warm: p.opts.Warm, expect: p.opts.Expect, spawner: c.Spawner, conversation: c.Resume,
 		keep: c.Credentials[modeKey] == modeClient, timeout: c.Limits.Timeout,
 		ended: make(chan struct{}),
 	}, nil

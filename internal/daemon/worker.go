@@ -104,6 +104,7 @@ func (o Worker) open(home, socket string, log *eventlog.Log) (*worker, error) {
 	o.API.Records = anthropic.DirRecords(filepath.Join(home, "api", "sessions"))
 	o.API.Spool = filepath.Join(home, "api", "spool")
 	o.API.Log, o.SDK.Log = o.Log, o.Log
+	o.SDK.PathKey = "providers.sdk.path"
 	script := o.Script
 	if script == nil {
 		script = scripted.Echo()
