@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -35,11 +36,14 @@ type meta = map[string]any
 //	                          permission_denials
 //	                  system  or "error", with api_error_status
 //	init              system  model, tools, permission_mode, cwd, version
+//	api_retry         system  a call of the API failed and is tried again: attempt,
+//	                          max_retries, delay_ms, api_error_status (zero if there
+//	                          was no answer), error, and message if more is known
 //	unknown           system  raw: what this version does not know
 //
 // The others are system too: resumed, task_started, task_notification,
-// task_killed, permission_denied, rate_limit, api_retry, model_fallback,
-// model_refusal, compacted, conversation_reset, notice, session_writes_lost.
+// task_killed, permission_denied, rate_limit, model_fallback, model_refusal,
+// compacted, conversation_reset, notice, session_writes_lost.
 func Translate(msg claude.Message, sender string) []Message {
 	one := func(sdkType, content string, m meta) []Message {
 		return []Message{part(msg, sender, System, sdkType, content, m)}
@@ -86,9 +90,13 @@ func Translate(msg claude.Message, sender string) []Message {
 	case *claude.RateLimit:
 		return one("rate_limit", "Rate limit: "+m.Info.Status, rateLimit(m.Info))
 	case *claude.APIRetry:
+		var more struct {
+			Message string `json:"message"` // of our own loop; not seen in CLI 2.1.325
+		}
+		json.Unmarshal(m.Raw(), &more) // if it has none, it is empty
 		return one("api_retry", fmt.Sprintf("API error, attempt %d of %d follows in %v", m.Attempt, m.MaxRetries, m.RetryDelay), meta{
 			"attempt": m.Attempt, "max_retries": m.MaxRetries, "delay_ms": m.RetryDelay.Milliseconds(),
-			"api_error_status": m.ErrorStatus, "error": string(m.Error),
+			"api_error_status": m.ErrorStatus, "error": string(m.Error), "message": more.Message,
 		})
 	case *claude.ModelFallback:
 		return one("model_fallback", m.Content, meta{"from": m.OriginalModel, "to": m.FallbackModel, "trigger": m.Trigger})

@@ -117,6 +117,7 @@ func (t *turn) retrying(f *failure, attempt, retries int, delay time.Duration) {
 	}
 	t.say(systemLine(t.s.id, "api_retry", fields{
 		"attempt": attempt, "max_retries": retries, "retry_delay_ms": delay.Milliseconds(), "error_status": status, "error": f.reason,
+		"message": f.text,
 	}))
 }
 

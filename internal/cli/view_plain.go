@@ -18,11 +18,11 @@ type plainView struct {
 	closed bool
 	failed bool // w did; nothing more is written
 
-	waiting map[nestor.ID]*time.Timer // until it is said that a run has not begun
+	waiting map[nestor.ID]*time.Timer // until it is said that a run has not begun, or what it does
 }
 
-// stillAfter is how long a run may wait to begin until that is said: nothing else
-// shows that it does not move.
+// stillAfter is how long a run may wait to begin until that is said, or do what it says
+// that it does, such as call the API again: nothing else shows that it does not move.
 const stillAfter = time.Second
 
 func (v *plainView) event(e nestor.Event) {
@@ -32,7 +32,7 @@ func (v *plainView) event(e nestor.Event) {
 		return
 	}
 	v.print(v.tell(e))
-	if r := v.runs[e.Head().Run]; r.still() && v.waiting[r.id] == nil {
+	if r := v.runs[e.Head().Run]; (r.still() || r.busy()) && v.waiting[r.id] == nil {
 		if v.waiting == nil {
 			v.waiting = map[nestor.ID]*time.Timer{}
 		}
@@ -40,13 +40,17 @@ func (v *plainView) event(e nestor.Event) {
 	}
 }
 
-// remind says that a run has not begun, if it has not.
+// remind says that a run has not begun, if it has not, or what it does, if that is not over.
 func (v *plainView) remind(r *watched) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.waiting, r.id)
-	if !v.closed && r.still() {
+	switch {
+	case v.closed:
+	case r.still():
 		v.print([]thing{{run: r, mark: markOf(r), text: waits(r.wait, v.now())}})
+	case r.busy():
+		v.print([]thing{{run: r, mark: span{dim, "·"}, text: r.activity, look: dim}})
 	}
 }
 
@@ -54,6 +58,9 @@ func (v *plainView) remind(r *watched) {
 func (r *watched) still() bool {
 	return (r.state == nestor.Queued || r.state == nestor.Waiting) && (r.wait.For == nestor.ForSlot || r.wait.For == nestor.ForRuns)
 }
+
+// busy tells whether a run does something that it has a word for.
+func (r *watched) busy() bool { return r.activity != "" && r.ending == "" && !r.state.Ended() }
 
 func (v *plainView) note(text string) {
 	v.mu.Lock()

@@ -354,6 +354,30 @@ func TestViewPlain(t *testing.T) {
 	})
 }
 
+// What a run does for long is said once for a while, and what is over soon is not.
+func TestViewPlainSaysWhatTakesLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		v := newView(&out, viewOptions{})
+		does := func(activity string) { v.event(&nestor.ExecutionProgress{Header: head(0), Activity: activity}) }
+		v.event(&nestor.AgentStart{Header: head(0), Agent: "ada"})
+		does("looks around")
+		v.event(&nestor.ThinkingDelta{Header: head(0), Delta: "hm"})
+		time.Sleep(2 * stillAfter) // of the bubble
+		does("retry 1")
+		time.Sleep(stillAfter / 2)
+		does("retry 2")
+		time.Sleep(2 * stillAfter)
+		does("retry 3")
+		time.Sleep(2 * stillAfter)
+		does("retry 4")
+		v.close(&nestor.Result{Status: nestor.Error})
+		if got := out.String(); !strings.HasPrefix(got, "· retry 2\n· retry 3\n✗ error") {
+			t.Errorf("it says\n%s", got)
+		}
+	})
+}
+
 // Text that is not the result is told, also when the result is another.
 func TestViewTellsTextThatIsNotTheResult(t *testing.T) {
 	for _, result := range []*nestor.Result{nil, {Status: nestor.Success, Output: "another"}} {

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dfaf701a/nestor"
@@ -278,7 +279,11 @@ func (d *decision) end() {
 	r := new(*d.Result) // the run as it was may have it, too
 	d.Result = r
 	if cause := d.Cancel; cause != nil && r.Status != nestor.Success {
-		r.Error = &nestor.Failure{Kind: cause.Kind, Message: cause.Error()}
+		why := cause.Error()
+		if r.Error != nil && strings.HasPrefix(r.Error.Message, why) { // it says more
+			why = r.Error.Message
+		}
+		r.Error = &nestor.Failure{Kind: cause.Kind, Message: why}
 		switch {
 		case cause.Kind == nestor.Stopped:
 			r.Status = nestor.Cancelled

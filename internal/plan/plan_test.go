@@ -179,6 +179,21 @@ func TestCancelEndsWhatIsBelowFirst(t *testing.T) {
 	}
 }
 
+// What a worker says besides why a run ended, such as that the API did not answer, stays.
+func TestCancelKeepsWhatMoreIsKnown(t *testing.T) {
+	for message, want := range map[string]string{
+		"cancelled by ada; the API is overloaded (529)": "cancelled by ada; the API is overloaded (529)",
+		"it broke": "cancelled by ada",
+	} {
+		s := running(t, nil)
+		s.must(plan.Cancel{Cause: nestor.Cause{Kind: nestor.Stopped, By: "ada"}})
+		s.must(plan.Finish{Fence: s.Fence, Result: nestor.Result{Status: nestor.Error, Error: &nestor.Failure{Kind: nestor.Provider, Message: message}}})
+		if e := s.Result.Error; s.State != nestor.Cancelled || e.Kind != nestor.Stopped || e.Message != want {
+			t.Errorf("it is %s, %+v", s.State, e)
+		}
+	}
+}
+
 func TestCancelStopsWhatOnlyWaitsForThoseBelow(t *testing.T) {
 	s := running(t, nil)
 	s.must(plan.Spawn{Fence: s.Fence, Child: child})

@@ -33,6 +33,7 @@ type conversation struct {
 	ended    bool              // a result was heard
 	failure  *nestor.Failure   // that the last result told
 	reset    time.Time         // of a usage limit that was met; zero if none was
+	outage   string            // what the API does instead of answering; empty if it answers
 	mismatch string            // what is wrong with a result that has a schema; empty if nothing is
 
 	answer string       // the message_id of the answer that comes
@@ -76,7 +77,11 @@ func (c *conversation) explain(ctx, work context.Context, f *nestor.Failure) err
 
 // progress says what the run does now.
 func (c *conversation) progress(ctx context.Context, activity string) error {
-	return c.say(ctx, &nestor.ExecutionProgress{ExecutionID: string(c.run.ID), Agent: c.agent, Activity: activity})
+	return c.say(ctx, c.does(activity))
+}
+
+func (c *conversation) does(activity string) nestor.Event {
+	return &nestor.ExecutionProgress{ExecutionID: string(c.run.ID), Agent: c.agent, Activity: activity}
 }
 
 func (c *conversation) header() nestor.Header {
@@ -100,7 +105,7 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 			return fmt.Errorf("taking note of the session: %w", err)
 		}
 	}
-	counted := c.count(m)
+	counted := append(c.count(m), c.answers(m)...)
 	say := func(events ...nestor.Event) error { return c.say(ctx, append(counted, events...)...) }
 	switch str("sdk_type") {
 	case "assistant_text":
@@ -151,6 +156,8 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 	case "init":
 		there, _ := m.Metadata["tools"].([]string)
 		return c.lacking(ctx, there)
+	case "api_retry":
+		counted = append(counted, c.retries(m))
 	case "rate_limit":
 		if at, err := time.Parse(time.RFC3339, str("resets_at")); err == nil && str("status") == "rejected" {
 			c.reset = at
@@ -209,19 +216,22 @@ func describe(input json.RawMessage) string {
 	return ""
 }
 
+// number returns a number of a message's metadata, zero if there is none.
+func number(m agent.Message, key string) float64 {
+	switch n := m.Metadata[key].(type) {
+	case float64:
+		return n
+	case int:
+		return float64(n)
+	case int64:
+		return float64(n)
+	}
+	return 0
+}
+
 // conclude takes note of the end of a turn.
 func (c *conversation) conclude(m agent.Message) {
-	number := func(key string) float64 {
-		switch n := m.Metadata[key].(type) {
-		case float64:
-			return n
-		case int:
-			return float64(n)
-		case int64:
-			return float64(n)
-		}
-		return 0
-	}
+	number := func(key string) float64 { return number(m, key) }
 	c.ended, c.failure = true, nil
 	c.last.CostUSD = max(c.last.CostUSD, number("total_cost_usd"))
 	c.last.Turns += int(number("num_turns"))
@@ -278,8 +288,9 @@ func (c *conversation) result(ctx context.Context, err error) nestor.Result {
 		if cause, ok := errors.AsType[*nestor.Cause](context.Cause(ctx)); ok {
 			f.Kind = cause.Kind
 		}
+		f.Message += c.unanswered()
 	case errors.Is(err, errSilent):
-		f = &nestor.Failure{Kind: nestor.Silence, Message: fmt.Sprintf("no sign of life for %v", c.run.Task.Limits.Silence)}
+		f = &nestor.Failure{Kind: nestor.Silence, Message: fmt.Sprintf("no sign of life for %v", c.run.Task.Limits.Silence) + c.unanswered()}
 	case f != nil: // what the result told, of which err is a repetition
 	case err != nil:
 		f = failureOf(err)
