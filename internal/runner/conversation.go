@@ -29,6 +29,7 @@ type conversation struct {
 	tools    map[string]string // names of tools, by the id of their use
 	thinking strings.Builder   // of the text that follows
 	text     strings.Builder   // all that was said
+	growing  strings.Builder   // the text that is being written, as far as it is kept
 	last     nestor.Result     // as far as results have told
 	ended    bool              // a result was heard
 	failure  *nestor.Failure   // that the last result told
@@ -112,6 +113,7 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 		thinking := c.thinking.String()
 		c.thinking.Reset()
 		if str("parent_tool_use_id") == "" {
+			c.growing.Reset()
 			if c.text.Len() > 0 {
 				c.text.WriteString("\n")
 			}
@@ -122,6 +124,9 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 		c.thinking.WriteString(m.Content)
 		return say(&nestor.ThinkingComplete{Agent: who, Thinking: m.Content})
 	case "partial_text":
+		if str("parent_tool_use_id") == "" {
+			c.growing.WriteString(m.Content[:min(len(m.Content), maxGrowing-c.growing.Len())])
+		}
 		c.delta(&nestor.AgentDelta{Agent: who, Delta: m.Content})
 		return say()
 	case "partial_thinking":
@@ -157,6 +162,7 @@ func (c *conversation) hear(ctx context.Context, m agent.Message) error {
 		there, _ := m.Metadata["tools"].([]string)
 		return c.lacking(ctx, there)
 	case "api_retry":
+		c.growing.Reset() // the answer begins anew
 		counted = append(counted, c.retries(m))
 	case "rate_limit":
 		if at, err := time.Parse(time.RFC3339, str("resets_at")); err == nil && str("status") == "rejected" {
@@ -280,6 +286,9 @@ func (c *conversation) result(ctx context.Context, err error) nestor.Result {
 	r := c.last
 	if r.Output == "" {
 		r.Output = c.text.String()
+		if unfinished := strings.ToValidUTF8(c.growing.String(), ""); unfinished != "" && (ctx.Err() != nil || errors.Is(err, errSilent)) {
+			r.Output = strings.TrimPrefix(r.Output+"\n"+unfinished, "\n")
+		}
 	}
 	f := c.failure
 	switch {
@@ -346,6 +355,9 @@ func (c *conversation) overrun(ctx context.Context, grace time.Duration, r *nest
 	}
 	return nil
 }
+
+// maxGrowing is how much is kept of a text that is not complete.
+const maxGrowing = 64 << 10
 
 // limited tells whether a limit is what ended a run.
 func limited(k nestor.Kind) bool {

@@ -314,6 +314,46 @@ func TestDecisionIsSaidOnce(t *testing.T) {
 	}
 }
 
+// What an agent was writing when it was stopped counts, unless it has said all of it.
+func TestUnfinishedTextIsKept(t *testing.T) {
+	part := func(text string) scripted.Line {
+		return scripted.Line{Content: text, Metadata: map[string]any{"sdk_type": "partial_text"}}
+	}
+	all := scripted.Line{Content: "All of it.", Metadata: map[string]any{"sdk_type": "assistant_text"}}
+	below := scripted.Line{Content: "of another", Metadata: map[string]any{"sdk_type": "partial_text", "parent_tool_use_id": "x"}}
+	again := scripted.Line{Metadata: map[string]any{"sdk_type": "api_retry"}}
+	long := strings.Repeat("é", 40<<10)
+	for _, test := range []struct {
+		name string
+		said []scripted.Line
+		want string
+	}{
+		{"nothing else", []scripted.Line{part("It "), part("grows")}, "It grows"},
+		{"complete", []scripted.Line{part("All of"), part(" it."), all}, "All of it."},
+		{"after another", []scripted.Line{all, part("And")}, "All of it.\nAnd"},
+		{"of a subagent", []scripted.Line{below}, ""},
+		{"begun anew", []scripted.Line{part("No, "), again, part("yes")}, "yes"},
+		{"much", []scripted.Line{part("a"), part(long)}, "a" + long[:64<<10-2]},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limits := nestor.Limits{Silence: time.Minute}
+				r := written(t, scripted.Turn{Say: append(test.said, scripted.Line{Content: "never", After: time.Hour})})
+				got := r.Execute(t.Context(), runner.Run{ID: id, Root: root, Task: nestor.Task{Limits: limits}}, &records{})
+				if got.Output != test.want || (got.Status == nestor.Partial) != (test.want != "") {
+					t.Errorf("silent, it is %s with %.100q", got.Status, got.Output)
+				}
+				ctx, stop := context.WithTimeoutCause(t.Context(), time.Minute, &nestor.Cause{Kind: nestor.Timeout, By: "deadline"})
+				defer stop()
+				got = r.Execute(ctx, runner.Run{ID: id, Root: root}, &records{})
+				if got.Output != test.want || (got.Status == nestor.Partial) != (test.want != "") {
+					t.Errorf("late, it is %s with %.100q", got.Status, got.Output)
+				}
+			})
+		})
+	}
+}
+
 func TestInterruptedRunGoesOn(t *testing.T) {
 	both(t, `
 rules:
