@@ -253,6 +253,9 @@ func (c *conversation) conclude(m agent.Message) {
 	}
 	reason, _ := m.Metadata["reason"].(string)
 	c.failure = &nestor.Failure{Kind: kindOf(reason, int(number("api_error_status"))), Message: m.Content}
+	if c.failure.Kind == nestor.Turns && c.turns > 0 { // the CLI counts what it would have told the model next
+		c.last.Turns = min(c.last.Turns, c.turns)
+	}
 	// So did older versions tell when a limit is reset.
 	if _, at, ok := strings.Cut(m.Content, "limit reached|"); ok {
 		if s, err := strconv.ParseInt(at, 10, 64); err == nil {

@@ -239,6 +239,9 @@ rules:
 				if r.Status != test.status || r.Error == nil || r.Error.Kind != test.kind {
 					t.Errorf("it is %s, %+v", r.Status, r.Error)
 				}
+				if limit := test.limits.Turns; limit > 0 && r.Turns != limit {
+					t.Errorf("it had %d turns of %d", r.Turns, limit)
+				}
 				last, ok := log.events[len(log.events)-1].(*nestor.ErrorEvent)
 				if !ok || last.Kind != test.kind {
 					t.Errorf("the story is %s", log.story())
