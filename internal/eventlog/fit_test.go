@@ -66,7 +66,7 @@ func TestLargeEventsAreCut(t *testing.T) {
 		}
 		for at, had := range c.had {
 			var v any = fields
-			for _, key := range strings.Split(at, ".") {
+			for key := range strings.SplitSeq(at, ".") {
 				v = v.(map[string]any)[key]
 			}
 			if kept, missing := counted(v); kept == 0 || kept+missing != had {
