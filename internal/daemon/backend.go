@@ -102,7 +102,7 @@ func (b *backend) doing(r plan.Run) string {
 	switch {
 	case r.State.Ended() || !b.deserted():
 		return doingOf(r, time.Now())
-	case r.State == nestor.Starting || r.State == nestor.Running:
+	case r.Cancel == nil && (r.State == nestor.Starting || r.State == nestor.Running):
 		return "was interrupted: it goes on when the next command of the project runs agents, such as 'nestor serve'"
 	}
 	return doingOf(r, time.Now()) + "; nobody works in the project now"
