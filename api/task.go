@@ -14,8 +14,9 @@ import (
 // TaskOptions are what a task says to whoever runs it, in nestor.Task.Data. The
 // zero value leaves all to the daemon's config.
 type TaskOptions struct {
-	// Whole says that the task says all of what the config could say of it, here and
-	// among its limits: what is left open is nothing that whoever runs it would add.
+	// Whole says that the limits of the task, and Resources, are all that it is to have:
+	// zero is none, and not what the config of whoever has the project says. Rights that
+	// are left open are those of the config in any case.
 	Whole bool `json:"whole,omitempty"`
 	// Tools are those that exist for the run, and that it may use without being
 	// asked; nil means those of the config.

@@ -35,7 +35,7 @@ type agents struct {
 	library *agentfile.Library
 	log     *eventlog.Log
 	models  map[string]string // by tier
-	own     defaults          // of tasks that are not whole
+	own     defaults          // of tasks that do not say
 }
 
 // newAgents returns the definitions of a project, for a worker with these options.
@@ -141,12 +141,8 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 		defined.Depth = d.MaxDepth
 	}
 	t.Limits = settleLimits(t.Limits, defined, yields)
-	own := a.own
-	if o.Whole {
-		own = defaults{}
-	}
 	if o.PermissionMode == "" {
-		o.PermissionMode = own.mode
+		o.PermissionMode = a.own.mode
 	}
 	switch {
 	case d.PermissionMode == "":
@@ -156,7 +152,7 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 		o.PermissionMode = permission.StricterMode(o.PermissionMode, d.PermissionMode)
 	}
 	if o.Tools == nil {
-		o.Tools = own.tools
+		o.Tools = a.own.tools
 	}
 	o.Tools = permission.MeetTools(o.Tools, d.Tools)
 	var err error
@@ -164,7 +160,7 @@ func (a *agents) settle(d agentfile.Definition, t *nestor.Task, o *api.TaskOptio
 		return err
 	}
 	o.Agent = &api.AgentOptions{Hash: d.Hash, Delegates: d.Delegates}
-	switch o.Role = cmp.Or(o.Role, own.role); o.Role {
+	switch o.Role = cmp.Or(o.Role, a.own.role); o.Role {
 	case "":
 		o.Role = d.Role
 	case d.Role:

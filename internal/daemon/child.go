@@ -60,7 +60,7 @@ func (w *worker) childTask(ctx context.Context, parent plan.Run, s api.Spawn) (n
 	if w.copies != nil {
 		s.Dir = w.copies.original(parent.ID, s.Dir)
 	}
-	own := w.policy.of(o)
+	own := w.policy.own
 	t, err := spawn.Narrow(above, api.TaskOptions{
 		Tools: own.tools, PermissionMode: cmp.Or(own.mode, "acceptEdits"), Role: own.role, Sandbox: string(own.level), Hosts: own.hosts,
 		Subdir: w.placeOf(above.Dir),

@@ -27,7 +27,7 @@ func (p *policy) hostsOf(o api.TaskOptions) []string {
 	if o.Hosts != nil {
 		return o.Hosts
 	}
-	return p.of(o).hosts
+	return p.own.hosts
 }
 
 // levelOf returns the level of a run's sandbox. Who names hosts wants them enforced.
@@ -38,7 +38,7 @@ func (p *policy) levelOf(o api.TaskOptions) (sandbox.Level, error) {
 	if o.Sandbox != "" {
 		return sandbox.ParseLevel(o.Sandbox)
 	}
-	return p.of(o).level, nil
+	return p.own.level, nil
 }
 
 // letOut gives a run a network of its own, whose only way out leads to these hosts,

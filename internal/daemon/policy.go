@@ -27,7 +27,7 @@ import (
 // config, names, in a sandbox of the level that it names. Whatever the level, all
 // that a run starts ends with it, and with this process.
 type policy struct {
-	own      defaults // of tasks that are not whole
+	own      defaults
 	roles    permission.Table
 	provider string   // of tasks that name none
 	pass     []string // variables that runs get besides
@@ -48,14 +48,6 @@ type defaults struct {
 	level  sandbox.Level
 	hosts  []string       // that they may reach at level strict; nil means that no list bounds them
 	limits sandbox.Limits // of what processes use
-}
-
-// of returns the defaults of a task: none of the config, if it says all itself.
-func (p *policy) of(o api.TaskOptions) defaults {
-	if o.Whole {
-		return defaults{level: sandbox.Off}
-	}
-	return p.own
 }
 
 // newPolicy returns the policy of a worker that keeps its files in home.
@@ -87,8 +79,7 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 	if err != nil {
 		return runner.Rights{}, err
 	}
-	own := p.of(o)
-	r := runner.Rights{Tools: own.tools, Mode: own.mode}
+	r := runner.Rights{Tools: p.own.tools, Mode: p.own.mode}
 	provider := cmp.Or(run.Task.Provider, p.provider)
 	if o.Tools != nil {
 		r.Tools = o.Tools
@@ -170,7 +161,10 @@ func (p *policy) Rights(run runner.Run, place runner.Place) (runner.Rights, erro
 
 // limitsOf returns what a run's processes may use.
 func (p *policy) limitsOf(o api.TaskOptions) sandbox.Limits {
-	l := p.of(o).limits
+	l := p.own.limits
+	if o.Whole && p.copies == "" { // another machine has limits of its own
+		l = sandbox.Limits{}
+	}
 	l.Memory, l.Processes, l.CPU = cmp.Or(o.Resources.Memory, l.Memory), cmp.Or(o.Resources.Processes, l.Processes), cmp.Or(o.Resources.CPU, l.CPU)
 	l.Processors = cmp.Or(o.Resources.Processors, l.Processors)
 	return l
@@ -193,7 +187,7 @@ func linesOf(name string) []string {
 // bounds returns the policy of the role that a task, or else the config, names,
 // within those of the runs above it; nil if none is named.
 func (p *policy) bounds(t nestor.Task, o api.TaskOptions, dir string) (*permission.Policy, error) {
-	name := p.of(o).role
+	name := p.own.role
 	if o.Role != "" {
 		name = o.Role
 	}

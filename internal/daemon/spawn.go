@@ -88,7 +88,7 @@ func (w *worker) enter(x *engine.Execution, h *host, r *runner.Run) error {
 		r.Own = append(r.Own, "NESTOR_SESSION_DIR="+r.Folder)
 	}
 	if options.AskFor > 0 {
-		role := cmp.Or(options.Role, w.policy.of(options).role)
+		role := cmp.Or(options.Role, w.policy.own.role)
 		if options.Agent != nil {
 			role = cmp.Or(options.Agent.Role, role)
 		}

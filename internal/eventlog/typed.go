@@ -109,11 +109,11 @@ func shortened(line []byte, most int) (short nestor.Event, err error) {
 		var all any
 		d := json.NewDecoder(bytes.NewReader(line))
 		d.UseNumber()
-		if err := d.Decode(&all); err != nil {
+		if err = d.Decode(&all); err != nil {
 			return nil, err
 		}
-		text, err := json.Marshal(cut(all, most, marked))
-		if err != nil {
+		var text []byte
+		if text, err = json.Marshal(cut(all, most, marked)); err != nil {
 			return nil, err
 		}
 		if short, err = nestor.DecodeEvent(text); err == nil {
